@@ -242,7 +242,7 @@ def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console:
     is_unread = after is not None and after.summary.is_unread
     if after and is_unread:
         say(f"Run {AFTER}: no answer could be read, so nothing is measured.", console, "bold red")
-        print_lines(unread_answer(after.folder), console)
+        print_lines(unread_answer(place.folder / AFTER), console)
     if lines:
         again = f"To repeat them, remove {place.folder} and run the same command"
         lines += [f"{again}; all other responses are in {place.journal}."]
