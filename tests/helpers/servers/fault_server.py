@@ -239,7 +239,9 @@ class _Handler(Handler):
         written = [tokens_of(*each) for each in texts]
         if server.written is not None:
             most = body.get("max_completion_tokens", body.get("max_tokens"))
-            prompt, written = 100, [min(most, server.written)] * len(texts)
+            written = [min(most, server.written)] * len(texts)
+            # That of the long prompt of doctor is the number of its words.
+            prompt = words if (words := len(body["messages"][0]["content"].split())) > 499 else 100
         counted = sum(written[:1] if server.counts_first else written)
         if texts:
             server.bill.append((prompt, counted))

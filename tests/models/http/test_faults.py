@@ -41,7 +41,7 @@ def test_the_thinking_is_read_wherever_it_is(place, stream):
     with faulty(reasoning=place, stream=stream) as server:
         (response,) = ask(server, requests(1))
         assert is_right(response, server)
-        assert (response.prompt_tokens, response.cached_tokens) == (1, 0)
+        assert (response.prompt_tokens, response.cached_tokens) == (4, 2)
         assert response.completion_tokens == server.bill[0][1]
 
 
