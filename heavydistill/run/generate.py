@@ -237,6 +237,8 @@ def run(
         command = None if replay or ray else plan.server
         # The address is not saved in the configuration, because it is valid for this run only.
         run, failure = stack.enter_context(with_server(run, command, plan.server_log, on_start))
+        if pays and command:
+            require_endpoints(run, plan.contact or Contact())
         with loading():
             from heavydistill.run.recipe import build_heavy_pipeline, paying
         if pays:

@@ -242,7 +242,7 @@ def test_rows_outside_the_window_are_counted(tmp_path, call):
         "generate", "--dry-run", "--benchmark=livecodebench", f"--problems={path}", "--k=2"
     )
     assert code == 0, told
-    assert "1 problems, K=2" in printed
+    assert "1 problem, K=2" in printed
     assert "Left out: 1 row(s) outside contest_date 2024-08-01 to 2025-05-31" in printed
 
 
