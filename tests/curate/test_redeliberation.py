@@ -119,7 +119,7 @@ def test_prompts_of_a_model_whose_tokenizer_is_unknown_have_the_students_tokens(
         ({"endpoint__start_vllm": True}, {}, r"Start it yourself .`heavydistill teachers micro`"),
         ({"budget": "1Mtok"}, {"teacher": "micro"}, "budget: 1Mtok is for served models"),
         ({"budget": "1usd"}, {"teacher": "w", **SERVED}, "price of w is unknown"),
-        ({"teacher": "micri"}, {}, r"no model 'micri'\. Did you mean micro"),
+        ({"teacher": "micri"}, {}, r"no model 'micri'.* Did you mean micro"),
         (
             {"endpoint__capabilities": {"max_output": 99}, "sampling__max_tokens": 100, **SERVED},
             {"teacher": "w"},
