@@ -90,22 +90,26 @@ def identified(
         evidence = {name: known.evidence for name, known in found.items()}
         return {"identities": numbers, "fresh": False}, evidence
 
-    def seen(model: ResolvedModel, evidence: dict[str, Evidence]) -> ResolvedModel:
-        return dataclasses.replace(model, evidence=evidence.get(model.profile.model))
+    def seen(
+        model: ResolvedModel, changes: dict[str, Any], evidence: dict[str, Evidence]
+    ) -> ResolvedModel:
+        # In a recipe of the user's, a role may have an endpoint of its own.
+        endpoint = model.endpoint.model_copy(update=changes)
+        known = evidence.get(model.profile.model)
+        return dataclasses.replace(model, endpoint=endpoint, evidence=known)
 
     config, deliberator = run.config, run.deliberator if run.config.rounds else None
     changes, evidence = of(run.thinker, deliberator)
+    thinker = run.thinker and seen(run.thinker, changes, evidence)
+    reader = seen(run.deliberator, changes, evidence)
     run = run.at(config.endpoint.model_copy(update=changes))
-    thinker, judge = run.thinker and seen(run.thinker, evidence), run.judge
+    judge = run.judge
     if judge and config.judge and config.judge.endpoint:
         changes, of_judge = of(judge)
         endpoint = config.judge.endpoint.model_copy(update=changes)
         run = run.with_config(judge=config.judge.model_copy(update={"endpoint": endpoint}))
-        moved = judge.endpoint.model_copy(update=changes)
-        judge = dataclasses.replace(seen(judge, of_judge), endpoint=moved)
-    return dataclasses.replace(
-        run, thinker=thinker, deliberator=seen(run.deliberator, evidence), judge=judge
-    )
+        judge = seen(judge, changes, of_judge)
+    return dataclasses.replace(run, thinker=thinker, deliberator=reader, judge=judge)
 
 
 def refuse_same_model(before: ResolvedModel, after: ResolvedModel) -> None:
