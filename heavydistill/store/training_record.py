@@ -90,9 +90,8 @@ class Alarm(Section):
     ]  # name of the guard
     step: int  # step at which it fired
     value: float  # smoothed value; values of an evaluation are not smoothed
-    bound: (
-        float  # limit of the value: the lower or, for shares of groups and responses, the upper one
-    )
+    bound: float
+    """Limit of the value: the lower one, or for shares of groups and responses the upper one."""
     action: Literal["warn", "stop", "roll_back"]  # action that was taken
     rolled_back_to: int | None = None  # step of the checkpoint that was restored as the model
 
