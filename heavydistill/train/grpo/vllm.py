@@ -5,8 +5,8 @@ restore the base. Here PEFT merges into a float32 copy, which is cast once to th
 (``merged_weights``); the base is never written.
 
 vLLM reports the log-probability of each token that it samples, and the training computes it again
-(``gap``). With equal weights the two differ by rounding. Mean absolute differences measured with
-vLLM 0.31 and models of 0.9 M parameters, over three generations:
+(``check_gap``). With equal weights the two differ by rounding. Mean absolute differences measured
+with vLLM 0.31 and models of 0.9 M parameters, over three generations:
 
     both in float32                       8e-7 to 2e-6
     vLLM in bfloat16                      1e-3 to 3e-2
@@ -15,7 +15,8 @@ vLLM 0.31 and models of 0.9 M parameters, over three generations:
 
 The mean separates them; the largest single difference does not, because it grows with the number of
 tokens. Below the bound, a model that vLLM did not receive cannot be told from rounding, nor does it
-matter more than rounding; as soon as the training has moved further, it is found.
+matter more than rounding; as soon as the training has moved further, it is found. Only tokens that
+are trained on count: a generation whose responses are all left out of the loss shows nothing.
 """
 
 from __future__ import annotations

@@ -71,6 +71,7 @@ def test_a_process_gets_its_own_part_and_the_log_says_all(monkeypatch):
     rewards = torch.tensor([1.1, 0.0, 0.0, 0.0, nan, 1.0, nan, 0.0])
     trainer = object.__new__(ThinkerTrainer)
     trainer._k, trainer.num_generations, trainer._rewards = 2, 4, rewards
+    trainer.use_vllm = False
     trainer.accelerator = SimpleNamespace(process_index=1)
     trainer._logs = {"advantages": [9.0] * 2 + [7.0] * 8}
     trainer._metrics = {"train": {TOO_FEW: []}}
