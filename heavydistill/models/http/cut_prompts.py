@@ -7,8 +7,9 @@ same length. The plain prompt rules out a tokenizer that is not the model's, and
 tokens in their prefix cache out of the count.
 
 Without the model's tokenizer only a lower bound of a prompt's tokens is known: one for each word.
-Not covered: a cut that leaves more tokens than this bound, and servers that report no prompt tokens
-or those of the prompt before they cut it.
+Not covered: a cut that leaves more tokens than this bound; servers that report no prompt tokens or
+those of the prompt before they cut it; and responses in flight when a run stops before the plain
+prompt is answered, which are kept because they are billed (a warning says so).
 """
 
 from __future__ import annotations
