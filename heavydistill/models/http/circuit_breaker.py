@@ -84,6 +84,7 @@ class CircuitBreaker:
         self._unclear: Counter[str] = Counter()
         self._at_fault: set[str] = set()  # prompts that failed while a test question was answered
         self._refused: set[str] | None = set()  # the first prompts; None once one is accepted
+        self._has_answered = False
         self._without: int | None = 0 if must_think else None  # None once a response has thinking
         # What is wrong with the end of the last responses, and how many in a row have it.
         self._wrong_end, self._in_a_row = "", 0
@@ -105,6 +106,7 @@ class CircuitBreaker:
 
     def note(self, request: Request, response: Response) -> None:
         """Record the response to an attempt that has just ended."""
+        self._has_answered |= response.failure is None
         if response.failure not in _SILENT:
             self._answered_at = asyncio.get_running_loop().time()
             if self._at_fault:
@@ -225,12 +227,16 @@ class CircuitBreaker:
         return is_reached
 
     def note_plain_answer(self, response: Response) -> None:
-        """Record the response to the test question. Raises TeacherError if it is refused too."""
+        """Record the response to the test question.
+
+        Raises:
+            TeacherError: It is refused, and no request has been answered yet.
+        """
         self._is_asking, self._is_confirmed = False, response.failure in _SILENT
         if not self._is_confirmed:
             self._at_fault.update(self._unclear)
             self._unclear.clear()
-        if response.failure == "rejected":
+        if response.failure == "rejected" and not self._has_answered:
             raise TeacherError(
                 f"{self._where} refuses every request to {self._model}: {response.error}",
                 "Correct the key, the name of the model or the parameter in that message; "

@@ -222,6 +222,15 @@ def test_prompts_that_always_fail_cost_their_samples_alone(fault):
         assert all(response.failure for response in again)
 
 
+def test_a_server_that_refuses_the_test_question_but_answered_others_does_not_stop_the_run():
+    faults = {PLAIN: "refused", **{f"{number}+1?": "broken" for number in range(4)}}
+    with faulty() as server:
+        server.plan = lambda body, attempt: faults.get(body["messages"][0]["content"])
+        responses = ask(server, requests(2) + prompts(4), timeout_s=0.5, retries=2)
+        assert asked_plainly(server) >= 1
+    assert [r.failure for r in responses] == [None] * 2 + ["server"] * 4
+
+
 def test_an_outage_after_prompts_that_always_fail_is_one():
     is_dead = threading.Event()
     with faulty() as server:
