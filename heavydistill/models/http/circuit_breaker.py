@@ -230,7 +230,7 @@ class CircuitBreaker:
         """Record the response to the test question.
 
         Raises:
-            TeacherError: It is refused, and no request has been answered yet.
+            TeacherError: The question is refused, and no request has been answered yet.
         """
         self._is_asking, self._is_confirmed = False, response.failure in _SILENT
         if not self._is_confirmed:
