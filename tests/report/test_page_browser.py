@@ -107,7 +107,8 @@ def test_kinds_of_problems_have_a_filter_and_a_table_that_scrolls(browser, writt
     with visiting(browser, written(*of_kinds), size=PHONE) as visit:
         page = visit.page
         table = page.locator("table", has_text="chain_sum")
-        assert table.is_visible() and visit.fits()
+        table.wait_for()
+        assert visit.fits()
         frame = page.locator(".scroll.wide.more", has=table)
         assert frame.get_attribute("tabindex") == "0"  # keys scroll it
         frame.evaluate("frame => frame.scrollTo(frame.scrollWidth, 0)")
@@ -137,9 +138,9 @@ def test_the_keys_walk_through_problems_and_the_address_keeps_the_place(browser,
         visit.press("c")
         assert visit.page.evaluate("document.activeElement.id") == "cache-1"
         visit.press("?")
-        assert visit.page.is_visible("#keys") and "next problem" in visit.page.inner_text("#keys")
+        visit.says("#keys", "next problem")
         visit.press("Escape", "s")
-        assert visit.page.is_visible("#summary-0")
+        visit.page.wait_for_selector("#summary-0")
         visit.press("/")
         assert visit.page.evaluate("document.activeElement.id") == "query"
 
@@ -333,7 +334,8 @@ def test_several_runs_are_chosen_and_lead_to_the_same_problem(browser, run, tmp_
         page = visit.page
         assert "different problems" in page.inner_text(".runs")
         page.select_option("#run", "1")
-        assert page.is_hidden("#summary-0") and page.is_visible("#summary-1")
+        page.wait_for_selector("#summary-1")
+        assert page.is_hidden("#summary-0")
         visit.opens("sum:0")
         assert visit.counted == "5 problems"
         page.click("#problem .links a")
@@ -360,7 +362,8 @@ def test_an_evaluation_opens_after_and_a_problem_is_seen_in_both_runs(browser, e
         assert page.is_visible("#summary-1") and page.is_hidden("#summary-0")
         assert page.locator(".each [aria-current]").inner_text() == "ev / after"
         page.click(".each a >> nth=0")
-        assert page.is_visible("#summary-0") and page.is_hidden("#summary-1")
+        page.wait_for_selector("#summary-0")
+        assert page.is_hidden("#summary-1")
         visit.press("r")
         visit.opens("sum:5")
         visit.press("r")
