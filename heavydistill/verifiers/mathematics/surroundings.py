@@ -230,8 +230,8 @@ def _leads(sides: Sides, content: str, problem: str) -> bool:
     left = sides.left
     if _another_before(left, content):
         return False
-    if _ASKS_BOUND.search(problem):
-        left = _BOUND.sub("", left).rstrip()
+    if _ASKS_BOUND.search(problem) and (bound := _BOUND.search(left)):
+        left = left[: bound.start()].rstrip()
     prose = sides.left_formula and sides.left_spaced
     if begins := _BEGINS.search(left):
         item = begins[0].strip()

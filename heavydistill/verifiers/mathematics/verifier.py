@@ -53,7 +53,7 @@ class Math(Verifier):
     """The verifier ``math``, described in this module's docstring."""
 
     name = "math"
-    version = "6"
+    version = "7"
     runs_in: ClassVar[Place] = "worker"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:

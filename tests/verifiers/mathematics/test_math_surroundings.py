@@ -193,6 +193,12 @@ def test_words_around_the_box_leave_the_answer_alone(text):
     assert outcome("5", text) == EQUAL
 
 
+@pytest.mark.parametrize("word", ["least", "maximum", "greatest", "simplest", "interest"])
+def test_a_problem_that_may_ask_for_a_bound_does_not_change_how_a_layout_is_read(word):
+    read = {text: outcome("5", text, f"What is the {word} one?") for text in ACCEPTED}
+    assert [text for text, said in read.items() if said != EQUAL] == []
+
+
 @pytest.mark.parametrize(
     ("text", "reason"), [(text, reason) for reason in REFUSED for text in REFUSED[reason]]
 )
