@@ -120,9 +120,14 @@ def reference_answer(reference: str, marker: str | None) -> str:
     whole text.
 
     Raises:
-        ValueError: The reference has several lines, other than those of a matrix, and neither a box
-            nor a marker says which part is the answer.
+        ValueError: The reference has boxes with different contents, or several lines, other than
+            those of a matrix, and neither a box nor a marker says which part is the answer.
     """
+    whole = [box for box in outermost(boxes(reference)) if box.closes is not None]
+    if len({"".join(box.content(reference).split()) for box in whole}) > 1:
+        raise ValueError(
+            "the reference has boxes with different contents; put the whole answer into one box"
+        )
     answer = final_answer(reference, marker)
     if answer is not None:
         return answer

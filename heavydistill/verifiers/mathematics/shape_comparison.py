@@ -16,13 +16,16 @@ Verdicts in addition to those of ``formula_equality``, by reason:
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import sympy
+
 from heavydistill.verifiers.mathematics import relations, sets, units
-from heavydistill.verifiers.mathematics.formula import Unread, read
+from heavydistill.verifiers.mathematics.formula import Unread, longest_bits, read
 from heavydistill.verifiers.mathematics.formula_equality import compare_formulas, value_of
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
@@ -398,14 +401,16 @@ def _singular(unit: str) -> str:
 
 # --- Canonical text: equal answers get the same text, so that their votes count together.
 LONGEST = 500
+# Python refuses to print integers of more than 4,300 digits.
+LONGEST_BITS = 4 * LONGEST
 
 
 def canonical(shape: Shape, written: str) -> str:
     """The canonical text of an answer; the normal form of ``written`` if there is no better one.
 
     A formula becomes its value as SymPy writes it, several values become their sorted texts, and a
-    measure becomes its value without the unit. Answers whose equality needs a proof may get
-    different texts.
+    measure becomes its value without the unit, and a number too long to print becomes a digest.
+    Answers whose equality needs a proof may get different texts.
     """
     try:
         text = _text(relations.spread(shape))
@@ -414,13 +419,23 @@ def canonical(shape: Shape, written: str) -> str:
     return text if len(text) <= LONGEST else written
 
 
+def _digest(value: sympy.Expr) -> str:
+    """A short text of a number too long to print."""
+    if not value.is_Rational:
+        raise Unread("too_complex")
+    return hashlib.sha256(f"{int(value.p):x}/{int(value.q):x}".encode()).hexdigest()[:32]
+
+
 def _text(shape: Shape) -> str:
     match shape:
         case Formula(tokens=tokens):
             letters = all(len(token) == 1 and token.isalpha() for token in tokens)
             if letters or _BASED.fullmatch(shape.text):
                 return shape.text
-            return normal_form(str(value_of(tokens)).replace("**", "^").replace(" ", "")).text
+            value = value_of(tokens)
+            if longest_bits(value) > LONGEST_BITS:
+                return _digest(value)
+            return normal_form(str(value).replace("**", "^").replace(" ", "")).text
         case Many(items=items):
             return ", ".join(sorted(map(_text, items)))
         case Brackets(opens=opens, items=items, closes=closes):

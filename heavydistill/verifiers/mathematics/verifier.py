@@ -7,7 +7,8 @@ ratios, units and words by their own rules.
 
 ``verifier_args`` may contain ``marker``, a text such as ``####``, ``A:`` or ``答案``. If there is
 no box, the answer is the text after the last marker, up to the end of its line. This applies to
-responses and references.
+responses and references. A reference that is a worked solution is read as a response is; one whose
+boxes contradict each other, or whose text changes the value of its box, is unfit.
 
 Slow work happens in ``decide``, which runs in a worker with limits.
 
@@ -43,7 +44,7 @@ from heavydistill.verifiers.mathematics.find import Found, find
 from heavydistill.verifiers.mathematics.shape import Many, shape_of
 from heavydistill.verifiers.mathematics.surroundings import echoes
 from heavydistill.verifiers.mathematics.tokens import deepest
-from heavydistill.verifiers.normal import NormalForm, compare_numbers, normal_form, plain
+from heavydistill.verifiers.normal import EQUAL, NormalForm, compare_numbers, normal_form, plain
 
 MOST_CHARACTERS = 1000
 MOST_DEPTH = 25
@@ -94,18 +95,26 @@ class Math(Verifier):
             )
         if not form.text:
             return "the reference holds no answer; write one"
-        if form.value is not None:
+        if self.is_plain(problem):
             return None
-        from heavydistill.verifiers.mathematics.shape_comparison import fault
+        from heavydistill.verifiers.mathematics.shape_comparison import AnswerComparison, fault
 
-        return fault(shape_of(reference))
+        shape, compare = shape_of(reference), AnswerComparison(problem.text).outcome
+        for box in _earlier(problem):
+            if _is_too_large(box) or compare(shape_of(box), shape) != EQUAL:
+                return (
+                    f"the reference has boxes with different contents, {box!r} and {reference!r}; "
+                    "put the whole answer into one box"
+                )
+        return fault(shape)
 
     def is_plain(self, problem: Problem) -> bool:
         try:
             reference, form = _reference(problem)
         except ValueError:
             return False
-        return len(reference) <= MOST_CHARACTERS and form.value is not None
+        is_short = len(reference) <= MOST_CHARACTERS
+        return is_short and form.value is not None and not _earlier(problem)
 
     def prepare(self, config: Verifying) -> None:
         # The first comparison of formulas makes SymPy import further modules.
@@ -138,10 +147,27 @@ def _candidate(found: Found, reference: str) -> str:
 
 
 def _reference(problem: Problem) -> tuple[str, NormalForm]:
-    return _answer_in(problem.reference, marker_of(problem))
+    return _answer_in(problem.reference, marker_of(problem), problem.text)[:2]
+
+
+def _earlier(problem: Problem) -> tuple[str, ...]:
+    return _answer_in(problem.reference, marker_of(problem), problem.text)[2]
 
 
 @lru_cache(maxsize=1024)
-def _answer_in(reference: str, marker: str | None) -> tuple[str, NormalForm]:
-    answer = " ".join(reference_answer(reference, marker).split())
-    return answer, normal_form(answer)
+def _answer_in(
+    reference: str, marker: str | None, text: str
+) -> tuple[str, NormalForm, tuple[str, ...]]:
+    """The answer in a reference, its normal form, and the contents of boxes before it.
+
+    Raises:
+        ValueError: No answer is marked, or the text around the box makes it ambiguous.
+    """
+    found = find(reference, marker, text)
+    if found is not None and found.doubt:
+        raise ValueError(
+            f"the reference would be undecided as a response ({found.doubt}); give only the answer"
+        )
+    answer = reference_answer(reference, marker) if found is None else found.answer
+    answer = " ".join(answer.split())
+    return answer, normal_form(answer), found.earlier if found else ()

@@ -1,6 +1,7 @@
 """The verdict on a final answer, by what kind of answer it is."""
 
 import pytest
+from judging import judged
 from reckoning import boxed, outcome, problem
 from text_tables import pairs, texts
 
@@ -88,6 +89,17 @@ HEDGED = pairs(r"""
     5 ‖ 4 or 5  ¦  5 ‖ 4 \text{ or } 5  ¦  5 ‖ 5, 6  ¦  5 ‖ 5 and 6  ¦  5 ‖ \pm 5
     5 ‖ maybe 5, maybe 6  ¦  5 ‖ x=5 \text{ or } x=-5  ¦  5 ‖ 5,6
 """)
+# Reference ‖ right answers ‖ wrong ones, with more digits than Python prints.
+LONG = [
+    (r"10^{5000}", (r"100^{2500}", r"10 \cdot 10^{4999}"), (r"10^{4999}", "5000", r"10^{5000}+1")),
+    (
+        r"\frac{1}{1998!}",
+        (r"\frac{1999}{1999!}", r"\frac{1}{1998 \cdot 1997!}"),
+        (r"\frac{1}{1996!}", "1998!", "0", r"-\frac{1}{1998!}"),
+    ),
+    ("2000!", (r"2000\cdot1999!", r"2000 \cdot 1999 \cdot 1998!"), ("1999!", "2000!+1", "-2000!")),
+    ("[0, 10^{5000}]", ("[0, 100^{2500}]",), ("[0, 10^{4999}]", "(0, 10^{5000}]")),
+]
 # Each was or could be taken for the reference by a careless rule.
 NEVER_CORRECT = pairs(r"""
     5\text{ m} ‖ 5\text{ ms}  ¦  5\text{ MW} ‖ 5\text{ mW}  ¦  5\text{ Pa} ‖ 5\text{ pa}
@@ -214,6 +226,15 @@ def test_equal_answers_are_correct(reference, answer):
 )
 def test_other_values_and_several_for_one_are_incorrect(pair, reason):
     assert outcome(pair[0], boxed(pair[1])) == ("incorrect", reason)
+
+
+@pytest.mark.parametrize(("reference", "right", "wrong"), LONG)
+def test_integers_of_any_length_are_compared(reference, right, wrong):
+    verdicts = [judged(problem(reference), boxed(answer)) for answer in right]
+    assert {verdict.label for verdict in verdicts} == {"correct"}
+    assert len({verdict.extracted for verdict in verdicts}) == 1
+    for answer in wrong:
+        assert outcome(reference, boxed(answer)) == ("incorrect", "different"), answer
 
 
 @pytest.mark.parametrize(("reference", "answer"), NEVER_CORRECT)

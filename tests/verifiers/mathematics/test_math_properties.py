@@ -60,8 +60,9 @@ def test_another_number_is_never_correct(value, data):
 def test_any_answer_to_any_reference_gets_a_verdict_of_its_own(reference, answer):
     posed = problem(reference)
     verdict = judged(posed, rf"So $\boxed{{{answer}}}$.")
-    assert not verdict.reason.startswith("verifier_error") or "\n" in reference
-    Math().check_reference(posed)
+    fault = Math().check_reference(posed)
+    # Only a reference that is refused before a run may raise.
+    assert not verdict.reason.startswith("verifier_error") or fault
 
 
 @settings(deadline=None, max_examples=100)
