@@ -1,13 +1,16 @@
 """Finds the program in a response.
 
-Candidates are the blocks fenced as Python (``python``, ``py``, ``python3``), or, if there are none,
-the blocks without a language. The program is the one that defines most of the functions that the
-tests call, or that reads standard input if the tests call none; of equal candidates, the last. An
-earlier block may be a draft, so it is prepended only if it defines or imports names that the
-program uses but does not define. A fence may follow words on its line; an unclosed block ends with
-the text.
+Candidates are the blocks fenced as Python (``python``, ``py3``, ``pypy3``, ``python3.11``), or, if
+there are none, the blocks without a language. A block fenced as plain text (``plaintext``,
+``code``) is one of these if it defines a function that the tests call, or reads standard input. The
+program is the candidate that defines most of these functions, or that reads standard input if the
+tests call none; of equal candidates, the last. An earlier block may be a draft, so it is prepended
+only if it defines or imports names that the program uses but does not define. A fence may follow
+words on its line; an unclosed block ends with the text.
 
-If there are no fences, the text is the program if it begins like one. If the problem has a prompt
+If there are no fences, the text is the program if it begins like one; before a fence that only
+closes, as after an opening one in the prompt, that part of the text is. What follows such a fence
+is no program. If the problem has a prompt
 that the program completes (HumanEval), a text that does not define the function is appended to the
 prompt as its completion. If the text defines the function, only the part of the prompt before that
 function is prepended.
@@ -21,12 +24,21 @@ from collections.abc import Collection
 
 _OPENS = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+(?:\{\.)?([^\s`~{}]*+)[^`]*+")
 _CLOSES = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[^\w`~]*+")
+_OPENS_INSIDE = re.compile(r"^```[a-z]", re.M)
 _DEEPER = 4  # columns; a fence indented by this much is part of a string in the program
-_PYTHON = ("python", "py", "python3", "py3")
-_BEHIND = tuple(f"```{language}" for language in _PYTHON)
+# Also with a version or a file name, such as ``python3.11`` and ``python:main.py``.
+_PYTHON = re.compile(r"(?:i?python|py|pypy)(?![a-z2]).*")
+_PLAIN = ("code", "plain", "plaintext", "text", "txt")
+_BEHIND = tuple(f"```{language}" for language in ("python", "py", "python3", "py3", "pypy3"))
 _BEGINS = re.compile(
     r"(?:def|class|async|import|from|@|#|if __name__|\"\"\"|''')"
     r"|[\w, ]+=[ ]*(?:int|float|list|map|input|sys|open)[(.]"
+)
+# Tells a program from prose on either side of a single fence.
+_IS_CODE = re.compile(
+    r"(?:\s|#[^\n]*\n)*+"
+    r"(?:(?:def|class|async|import|from|if|for|while|with|try|return)\b|@|\"\"\"|'''|[\w.]+\("
+    r"|[\w., \[\]]+(?::[^=\n]*)?=[^=])"
 )
 _READS = re.compile(r"\binput\b|\bstdin\b|\bopen\(0|\bread\(0")
 _FUTURE = re.compile(r"^from __future__ import .*\n", re.M)
@@ -47,7 +59,7 @@ def program_in(text: str, names: Collection[str], prompt: str) -> str | None:
     empty.
     """
     blocks = _blocks(text)
-    if codes := _codes(blocks):
+    if codes := _codes(blocks, names):
         fits = _fits(codes, names)
         last = max(range(len(codes)), key=lambda index: (fits[index], index))
         return _completed(_with_parts(codes[: last + 1]), names, prompt)
@@ -63,16 +75,17 @@ def programs_in(text: str, names: Collection[str]) -> list[str]:
     ``program_in`` uses the last one. Blocks with example calls or with parts of the program are
     excluded.
     """
-    codes = _codes(_blocks(text))
+    codes = _codes(_blocks(text), names)
     fits = _fits(codes, names)
     return [code for code, fit in zip(codes, fits, strict=True) if fit == max(fits)]
 
 
-def _codes(blocks: list[tuple[str, str]]) -> list[str]:
-    for languages in (_PYTHON, ("",)):
-        if codes := [code for language, code in blocks if language in languages]:
-            return codes
-    return []
+def _codes(blocks: list[tuple[str, str]], names: Collection[str]) -> list[str]:
+    if codes := [code for language, code in blocks if _PYTHON.fullmatch(language)]:
+        return codes
+    plain = [(language, code) for language, code in blocks if language in ("", *_PLAIN)]
+    fits = _fits([code for _, code in plain], names)
+    return [code for (language, code), fit in zip(plain, fits, strict=True) if fit or not language]
 
 
 def _fits(codes: list[str], names: Collection[str]) -> list[int]:
@@ -114,6 +127,17 @@ def _bound(code: str, *, at_the_top: bool = False) -> set[str]:
 
 def _blocks(text: str) -> list[tuple[str, str]]:
     """(language, code) of each fenced block."""
+    blocks, is_open = _fenced(text)
+    is_odd = is_open or (blocks and _OPENS_INSIDE.search(blocks[0][1]))
+    if is_odd and not blocks[0][0] and _IS_CODE.match(text):
+        blocks, _ = _fenced(f"```python\n{text}")  # the first fence closes
+    elif is_open and not blocks[-1][0] and not _IS_CODE.match(blocks[-1][1]):
+        blocks.pop()
+    return blocks
+
+
+def _fenced(text: str) -> tuple[list[tuple[str, str]], bool]:
+    """(language, code) of each block from an opening fence on, and whether the last is open."""
     blocks: list[tuple[str, list[str]]] = []
     fence, indent = "", ""
     # ``splitlines`` would also split at other characters, which a string may contain.
@@ -132,7 +156,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
         elif line.rstrip().lower().endswith(_BEHIND):
             indent, fence = "", "```"
             blocks.append(("python", []))
-    return [(language, "".join(lines)) for language, lines in blocks]
+    return [(language, "".join(lines)) for language, lines in blocks], bool(fence)
 
 
 def _defined(code: str, names: Collection[str]) -> int:

@@ -30,7 +30,14 @@ F = "def f(x):\n    return 1\n"
         (f"代码如下：```python\n{F}```\n解释", F), (f"\\boxed{{```python\n{F}```}}", F),
         (f"```{{.python}}\n{F}```", F),
         ('```python\nX = """\n    ```\n"""\n' + F + "```", 'X = """\n    ```\n"""\n' + F), (F, F),
-        ("import math\n" + F, "import math\n" + F),
+        ("import math\n" + F, "import math\n" + F), (f"```pypy3\n{F}```", F),
+        (f"```python3.11\n{F}```", F), (f"```python:main.py\n{F}```", F), (f"```code\n{F}```", F),
+        (f"```plaintext\n{F}```", F), (f"```text\n{F}```", F), (f"```iPython\n{F}```", F),
+        (f"```code\n{F}```\nIt prints\n```plaintext\n4\n```", F),
+        (f"So: ```pypy3\n{F}```\nIt is right.", F),
+        (f"{F}```\nThis sums.", F), (f"# Square.\n{F}```\nThis sums.", "# Square.\n" + F),
+        (f"{F}```\nThis sums. Run it:\n```python\nprint(f(2))\n```", F),
+        (f"# Solution\nHere it is:\n```\n{F}", F + "\n"),
     ],
 )  # fmt: skip
 def test_the_program_is_found(text, program):
@@ -41,7 +48,8 @@ def test_the_program_is_found(text, program):
     "text",
     [
         "I cannot do that.", "The answer is 4.", "```c\nint f;\n```", "``` ```", "use `f(x)`",
-        "```text\ndef f(x): return 1\n```",
+        "```text\n4\n```", "```python2\ndef f(x): return 1\n```", "```pycon\n>>> f(2)\n```",
+        "```code\nsee above\n```", "It is done.\n```\nThis sums.",
     ],
 )  # fmt: skip
 def test_prose_and_other_languages_are_no_program(text):
@@ -55,6 +63,19 @@ def test_of_a_program_without_names_the_last_python_block_counts():
 
 
 READS = "n = int(input())\nprint(n)\n"
+
+
+@pytest.mark.parametrize("program", [READS, "print(sum(map(int, input().split())))\n"])
+def test_what_follows_a_fence_that_only_closes_is_no_program(program):
+    assert program_in(f"{program}```\nThis sums.", [], "") == program
+    assert program_in("    return 1\n```\nThis sums.", ["f"], PROMPT) == PROMPT + "    return 1\n"
+
+
+def test_plain_text_without_a_program_is_none():
+    assert program_in("It prints:\n```plaintext\n3\n```", [], "") is None
+    assert (
+        program_in(f"```plaintext\n{READS}```\nIt prints:\n```plaintext\n3\n```", [], "") == READS
+    )
 
 
 @pytest.mark.parametrize(
