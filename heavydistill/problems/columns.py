@@ -288,7 +288,10 @@ def _gpqa(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _livecodebench(values: dict[str, Any]) -> dict[str, Any]:
-    """Append the starter code to the text, and read the function's name from ``metadata``."""
+    """Append the starter code to the text, and read the function's name from ``metadata``.
+
+    The tests are judged as by the benchmark's own grader.
+    """
     columns = ("question_content", "starter_code", "metadata")
     question, starter, metadata = _texts(values, *columns)
     try:
@@ -299,12 +302,13 @@ def _livecodebench(values: dict[str, Any]) -> dict[str, Any]:
         ) from error
     if not starter.strip():
         asks = "Write a program that reads standard input and writes standard output."
-        return {"text": f"{question.rstrip()}\n\n{asks}"}
+        return {"text": f"{question.rstrip()}\n\n{asks}", "judged_like": "livecodebench"}
     asks = f"The program completes this code:\n\n```python\n{starter.strip()}\n```"
     in_class = "Solution." if "class Solution" in starter else ""
     return {
         "text": f"{question.rstrip()}\n\n{asks}",
         "entry_point": name and f"{in_class}{name}",
+        "judged_like": "livecodebench",
     }
 
 

@@ -201,7 +201,9 @@ def test_a_program_of_livecodebench_is_run_against_all_tests(problems_of):
     (problem,) = problems_of("livecodebench", row)
     assert (problem.id, problem.domain) == ("own_a", "code")
     assert "standard input" in problem.text
-    for program, told in (("print(int(input()) ** 2)", "correct"), ("print(4)", "incorrect")):
+    programs = {"print(int(input()) ** 2)": "correct", "print(4)": "incorrect"}
+    programs["print(float(sys.stdin.read()) ** 2)\nexit(1)"] = "correct"  # by its grader's rules
+    for program, told in programs.items():
         assert judged(problem, f"```python\n{program}\n```").label == told
 
 

@@ -12,7 +12,9 @@ see ``verifier``):
         LiveCodeBench, a test may be ``{"input": "[1, 2]\n3", "output": "5"}``: one JSON argument
         per line. ``tolerance`` also applies here, where a value is or should be a float.
     {"public_test_cases": "[{...}]", "private_test_cases": "eJx...", "entry_point": "Solution.f"}
-        Tests of either kind, as in the columns of LiveCodeBench.
+        Tests of either kind, as in the columns of LiveCodeBench. ``"judged_like":
+        "livecodebench"``, which ``problems.shape`` sets, applies the rules of its grader (see
+        ``livecodebench``) in place of ``compare``, ``tolerance`` and ``equality``.
     {"asserts": ["assert f(2) == 4", ...], "imports": "import math", "setup": "table = [1, 2]"}
         As in MBPP; its names ``test_list``, ``test_imports`` and ``test_setup_code`` also work.
     {"test": "def check(candidate): ...", "entry_point": "f", "prompt": "def f(x): ..."}
@@ -45,6 +47,7 @@ from heavydistill.verifiers.code.asserts import program_names, split
 from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge
 from heavydistill.verifiers.code.running import MOST_VALUE
 from heavydistill.verifiers.code.values import Tree, tree_of
+from heavydistill.verifiers.sandbox import packages
 
 MOST_UNPACKED = 64_000_000
 """Maximum size of the uncompressed tests of a problem, in bytes."""
@@ -57,7 +60,7 @@ _PACKED = ("public_test_cases", "private_test_cases")
 _OTHER_NAMES = {"test_list": "asserts", "test_imports": "imports", "test_setup_code": "setup"}
 ARGUMENTS = (
     *("tests", "entry_point", "compare", "equality", "tolerance", "asserts", "imports", "setup"),
-    *("test", "prompt", *_OTHER_NAMES, *_PACKED),
+    *("test", "prompt", "judged_like", *_OTHER_NAMES, *_PACKED),
 )
 
 
@@ -76,6 +79,8 @@ class Comparable:
     """Whether outputs are compared word by word; if false, line by line."""
     after: str = ""
     """Code that runs after the program, in the program's module."""
+    of_livecodebench: bool = False
+    """Whether the rules of LiveCodeBench's grader apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,11 @@ def _task(verifier_args: str, text: str) -> Task:
         raise ValueError(
             "tolerance applies to tests only; leave it out and allow for rounding in the assertions"
         )
+    if "judged_like" in args:
+        _choice(args, "judged_like", ("livecodebench",))
+        for key in ("asserts", "test", "compare", "equality", "tolerance"):
+            if key in args:
+                raise ValueError(f"judged_like sets how tests are compared; leave {key} out")
     as_python = _choice(args, "equality", ("strict", "python")) == "python"
     if kinds == ["asserts"]:
         return _asserted(args, as_python)
@@ -159,11 +169,15 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Comparable:
             f"the tests have more than {2 * _MOST_OUTPUT:,} characters; leave some out"
         )
     inputs, outputs = (tuple(test[key] for test in tests) for key in ("input", "output"))
-    return Comparable("stdio", inputs, outputs, _tolerance(args), in_tokens)
+    like = "judged_like" in args
+    return Comparable("stdio", inputs, outputs, _tolerance(args), in_tokens, of_livecodebench=like)
 
 
 def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python: bool) -> Task:
     entry, setup, tolerance = _entry_point(settings), _setup(settings), _tolerance(settings)
+    names, like = (entry.rpartition(".")[2],), "judged_like" in settings
+    if like:  # a method may be written without its class
+        entry = names[0]
     calls, right = [], []
     for number, test in enumerate(tests, 1):
         args, kwargs, expected = _call(test, number)
@@ -173,8 +187,9 @@ def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python
         except (NotAValue, TooLarge) as error:
             raise ValueError(f"test {number} is too large or too deep; leave it out") from error
         calls.append({"entry": entry, **given})
-    names = (entry.rpartition(".")[2],)
-    compared = Comparable("functional", tuple(calls), tuple(right), tolerance, after=setup)
+    compared = Comparable(
+        "functional", tuple(calls), tuple(right), tolerance, after=setup, of_livecodebench=like
+    )
     return Task(names, "", as_python, compared)
 
 
@@ -345,7 +360,7 @@ def _arguments(verifier_args: str) -> dict[str, Any]:
 
 
 def _syntax(text: str, what: str) -> ast.Module:
-    """Parse the tests; they may import only the standard library."""
+    """Parse the tests; they may import only what is in the sandbox."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -357,9 +372,13 @@ def _syntax(text: str, what: str) -> ast.Module:
         if isinstance(node, ast.ImportFrom):
             modules = [node.module or ""]
         for module in modules:
-            if module.partition(".")[0] not in sys.stdlib_module_names:
+            top = module.partition(".")[0]
+            if top not in sys.stdlib_module_names and not (
+                top in packages.NAMES and packages.files_of(top)
+            ):
                 raise ValueError(
-                    f"{what} imports {module}; only the standard library is in the sandbox"
+                    f"{what} imports {module}; the sandbox has only the standard library, "
+                    f"{' and '.join(packages.NAMES)}"
                 )
     return tree
 

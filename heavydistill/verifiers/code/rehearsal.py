@@ -5,8 +5,7 @@ problem and process), then the program on those calls, then the tests again with
 program returned. See ``inside.rehearse``.
 
 Not covered, and therefore undecided: tests that pass functions or objects of their own classes to
-the program, tests whose calls depend on earlier values, and tests that need more than the standard
-library.
+the program, and tests whose calls depend on earlier values.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from heavydistill.verifiers.code import running
 from heavydistill.verifiers.code.formats import Rehearsable
 from heavydistill.verifiers.code.running import NobodysFault, ProgramOutcome, processor_s, run_tests
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
-from heavydistill.verifiers.sandbox import Sandbox
+from heavydistill.verifiers.sandbox import Sandbox, packages
 
 MOST = 8_000_000  # maximum characters of all calls, and bytes of one report
 _MOST_CALLS = 5000  # as in ``inside.rehearse``
@@ -38,7 +37,10 @@ PASSED: Result = ("passed", {})
 
 
 def failure(outcome: ProgramOutcome) -> Result:
-    return outcome.became, {"detail": outcome.detail} if outcome.detail else {}
+    evidence = {"detail": outcome.detail} if outcome.detail else {}
+    if outcome.became == "missing_module" and outcome.detail in packages.NAMES:
+        evidence["fix"] = f"pip install {outcome.detail}, where the sandbox runs"
+    return outcome.became, evidence
 
 
 class NotRehearsedError(Exception):

@@ -7,7 +7,8 @@ They are compared in this process (``values``), or by the tests themselves in a 
 override equality.
 
 All tests run in one start of the sandbox, each in a fresh module; ``inside.perform`` lists what is
-not reset. Only the standard library is available. ``score`` is the share of tests passed.
+not reset. Programs may import the standard library and ``sandbox.packages``. ``score`` is the
+share of tests passed.
 
 Verdicts, by reason; if tests end in several ways, the first incorrect one counts:
 
@@ -27,7 +28,7 @@ Verdicts, by reason; if tests end in several ways, the first incorrect one count
                                ``"equality": "python"`` allows
     undecided  rounding        right except for the rounding or notation of numbers, which
                                ``"tolerance"`` allows
-    undecided  missing_module  it needs a module outside the standard library
+    undecided  missing_module  it needs another module, which ``evidence`` names
     undecided  timeout         it slept, or the machine is busy
     undecided  killed          by the system, e.g. without free memory
     undecided  out_of_time     all tests took more processor time than ``sandbox.total_s``
@@ -48,12 +49,18 @@ from typing import Any, ClassVar, Literal, get_args
 from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Verifier
-from heavydistill.verifiers.code import formats, rehearsal, running
+from heavydistill.verifiers.code import formats, livecodebench, rehearsal, running
 from heavydistill.verifiers.code.answer import program_in
 from heavydistill.verifiers.code.formats import Comparable, Rehearsable, Task, task_of
 from heavydistill.verifiers.code.rehearsal import PASSED, NotRehearsedError, Result, failure
 from heavydistill.verifiers.code.running import MOST_VALUE, NobodysFault, ProgramOutcome, run_tests
-from heavydistill.verifiers.code.values import Tree, likeness, likeness_of_outputs, shown
+from heavydistill.verifiers.code.values import (
+    Likeness,
+    Tree,
+    likeness,
+    likeness_of_outputs,
+    shown,
+)
 from heavydistill.verifiers.sandbox import Sandbox, open_sandbox
 
 MOST_CHARACTERS = 200_000
@@ -77,7 +84,7 @@ class Code(Verifier):
 
     @property
     def version(self) -> str:
-        return f"4-python-{sys.version_info.major}.{sys.version_info.minor}"
+        return f"5-python-{sys.version_info.major}.{sys.version_info.minor}"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         task = task_of(problem)
@@ -125,16 +132,24 @@ def decide(task: Task, program: str, sandbox: Sandbox, config: Sandboxing) -> De
             return Decision("undecided", error.reason, program, evidence=evidence)
         return _decision("rehearsal", results, program)
     kind: Literal["stdio", "calls"] = "stdio" if tests.kind == "stdio" else "calls"
-    most, prelude = MOST_VALUE, ""
+    most, prelude = MOST_VALUE, livecodebench.LIMITS if tests.of_livecodebench else ""
     if kind == "stdio":
         longest = max(len(output.encode()) for output in tests.right)
         # The limit grows in large steps: the program may see it, and it must not reveal the length
         # of the expected output.
         most = _OUTPUT_ROOM * (1 + -(-2 * longest // _OUTPUT_ROOM))
-    if tests.kind == "functional":
-        prelude = running.prelude(program)
+    if tests.kind == "functional" or tests.of_livecodebench:
+        prelude += running.prelude(program)
     outcomes = run_tests(
-        sandbox, config, program, tests.tests, kind, most=most, prelude=prelude, after=tests.after
+        sandbox,
+        config,
+        program,
+        tests.tests,
+        kind,
+        most=most,
+        prelude=prelude,
+        after=tests.after,
+        any_status=tests.of_livecodebench,
     )
     pairs = zip(outcomes, tests.right, strict=True)
     results = [_compared(outcome, right, tests, task.as_python) for outcome, right in pairs]
@@ -144,21 +159,28 @@ def decide(task: Task, program: str, sandbox: Sandbox, config: Sandboxing) -> De
 def _compared(outcome: ProgramOutcome, right: Tree, tests: Comparable, as_python: bool) -> Result:
     if outcome.became != "value":
         return failure(outcome)
-    given, tolerance, got = outcome.tree, tests.tolerance, shown(outcome.tree)
-    if tests.kind != "stdio":
-        is_functional = tests.kind == "functional"
-        try:
-            alike = likeness(given, right, tuples_are_lists=is_functional, tolerance=tolerance)
-        except (ValueError, TypeError, ArithmeticError):
-            return "not_a_value", {}
-    elif isinstance(given, str):
-        alike = likeness_of_outputs(given, right, in_tokens=tests.in_tokens, tolerance=tolerance)
-    else:
+    given, got = outcome.tree, shown(outcome.tree)
+    if tests.kind == "stdio" and not isinstance(given, str):
         return "not_a_value", {}
-    is_right = {"same": True, "alike": as_python, "close": tolerance is not None}
+    try:
+        alike = _likeness(given, right, tests)
+    except (ValueError, TypeError, ArithmeticError):
+        return "not_a_value", {}
+    is_right = {"same": True, "alike": as_python, "close": tests.tolerance is not None}
     if is_right.get(alike):
         return PASSED
     return _REASONS[alike], {"got": got if tests.kind == "stdio" else [got]}
+
+
+def _likeness(given: Tree, right: Tree, tests: Comparable) -> Likeness:
+    is_stdio, tolerance = tests.kind == "stdio", tests.tolerance
+    if tests.of_livecodebench:
+        agree = livecodebench.outputs_agree if is_stdio else livecodebench.values_agree
+        return "same" if agree(given, right) else "different"
+    if is_stdio:
+        return likeness_of_outputs(given, right, in_tokens=tests.in_tokens, tolerance=tolerance)
+    is_functional = tests.kind == "functional"
+    return likeness(given, right, tuples_are_lists=is_functional, tolerance=tolerance)
 
 
 def _decision(way: str, results: list[Result], program: str) -> Decision:

@@ -1,9 +1,9 @@
 """The interface of sandboxes for model-written programs, and the result of a run.
 
 A run starts ``python main.py`` once, in a working folder that contains only the given files, with
-the standard library and no other package. The result is what can be observed from outside: how the
-process ended, its output and its processor time. A program controls its own exit status and output,
-so neither proves anything about what it computed.
+the standard library and the packages of ``packages``. The result is what can be observed from
+outside: how the process ended, its output and its processor time. A program controls its own exit
+status and output, so neither proves anything about what it computed.
 
 Ends of a run, ``Ran.ended``:
 

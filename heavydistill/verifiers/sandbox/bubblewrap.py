@@ -3,8 +3,9 @@
 A program is confined by, from the outside in:
 
     namespaces    an empty network of its own, processes, users, IPC, host name
-    files         its interpreter and standard library, read-only; ``/program``, also as ``/tmp``,
-                  in memory; no ``/proc``, no ``/sys``; only null, zero and random in ``/dev``
+    files         its interpreter and standard library, and the ``packages`` that it mentions,
+                  read-only; ``/program``, also as ``/tmp``, in memory; no ``/proc``, no ``/sys``;
+                  only null, zero and random in ``/dev``
     user          an ordinary user; if this process is root, an unused user id
     system calls  see ``seccomp``: no second process, so that the limits are totals
     limits        see ``launcher``: processor time, address space, threads, sizes of files
@@ -15,7 +16,7 @@ same hash in every run, so that a program prints its sets in the same order each
 
 If bubblewrap cannot do all of this, nothing runs; a trial run at the first use checks it.
 
-Not covered: packages outside the standard library, and its extension modules for terminals, windows
+Not covered: other packages, and extension modules of the standard library for terminals, windows
 and old databases (curses, tkinter, dbm); a Python that finds its libraries only by LD_LIBRARY_PATH;
 time zones other than UTC; programs with several processes; kernel bugs.
 """
@@ -39,7 +40,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from heavydistill.verifiers.sandbox import seccomp
+from heavydistill.verifiers.sandbox import packages, seccomp
 from heavydistill.verifiers.sandbox.base import (
     LAUNCHER,
     Ended,
@@ -57,6 +58,12 @@ _ASK_S = 60.0
 _PACKAGES = ("site-packages", "dist-packages")
 # Excluded modules: their libraries would be two thirds of the total size.
 _LEFT_OUT = ("_test", "xx", "nis", "readline", "_curses", "_tkinter", "_dbm", "_gdbm")
+# System libraries that packages may use (manylinux, PEP 600). The C library loads the first one
+# when a thread is ended from outside.
+_OF_PACKAGES = (
+    *("libgcc_s.so.1", "libstdc++.so.6", "libpthread.so.0", "libm.so.6", "libdl.so.2"),
+    *("librt.so.1", "libutil.so.1", "libz.so.1"),
+)
 
 # Runs in that interpreter, without packages. The folders are those of its import path.
 _QUESTION = f"""
@@ -70,11 +77,12 @@ for folder in folders:
                 importlib.import_module(name)
             except ImportError:
                 pass
-try:
-    import ctypes
-    ctypes.CDLL("libgcc_s.so.1")  # the C library loads it when a thread is ended from outside
-except (ImportError, OSError):
-    pass
+for library in {_OF_PACKAGES}:
+    try:
+        import ctypes
+        ctypes.CDLL(library)
+    except (ImportError, OSError):
+        pass
 with open("/proc/self/maps") as maps:
     mapped = sorted(set(line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line))
 print(json.dumps(dict(folders=folders, mapped=mapped)))
@@ -337,6 +345,7 @@ def _start(
     command = [
         shutil.which("bwrap") or "bwrap",
         *_box(room, privileged=becomes is not None),
+        *_packages(texts),
         *_flat(("--perms", "0444", "--file", str(file), name) for name, file in files.items()),
         *("--remount-ro", "/", "--chdir", _FOLDER),
         *("--", interpreter()[0], "-s", "-S", "-P", "-B", "-X", "utf8"),
@@ -375,6 +384,20 @@ def _box(room: int, *, privileged: bool) -> list[str]:
         *_flat(("--dev-bind", device, device) for device in _DEVICES),
         *("--perms", "1777", "--size", str(room), "--tmpfs", _FOLDER),
         *("--symlink", _FOLDER, "/tmp"),
+    ]
+
+
+def _packages(texts: Mapping[str, str]) -> list[str]:
+    """Bubblewrap arguments that expose the packages which these files mention."""
+    found: dict[str, Path] = {}
+    for name in packages.mentioned(texts.values()):
+        found |= packages.files_of(name)
+    if not found:
+        return []
+    return [
+        *_flat(("--setenv", *pair) for pair in packages.ENVIRONMENT.items()),
+        *("--perms", "0755", "--dir", packages.FOLDER),
+        *_flat(("--ro-bind", path, f"{packages.FOLDER}/{top}") for top, path in found.items()),
     ]
 
 

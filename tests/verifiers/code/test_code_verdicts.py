@@ -44,7 +44,7 @@ FUNCTIONS = {
     "incorrect exited": ["import sys\ndef f(x): sys.exit(0)"],
     "undecided types": ["def f(x): return x * x * 1.0"],
     "undecided missing_module": [
-        "import numpy as np\ndef f(x): return int(np.square(x))",
+        "import pandas as pd\ndef f(x): return int(pd.Series([x * x]).sum())",
         "import nothing_of_ours.at_all\ndef f(x): return x * x",
         "import maths_\ndef f(x): return x",
     ],

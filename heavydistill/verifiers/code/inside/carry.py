@@ -8,7 +8,8 @@ that begins with its kind:
     ["q", numerator, denominator] Fraction  ["D", text] Decimal
 
 An instance of a subclass (Counter, a named tuple, a class that overrides ``__eq__``) is encoded as
-the value of its builtin base class, whatever its methods return. Other objects cannot be encoded.
+the value of its builtin base class, whatever its methods return, and a number of numpy as that of
+Python. Other objects cannot be encoded.
 
 A report is a line with a random token, the index of the test, a letter and the length of the
 payload, followed by the payload. The token, new for each start, only separates reports. A program
@@ -129,6 +130,8 @@ def _write(value: Any, parts: list[str], room: list[int], depth: int) -> None:
         if value and value.is_finite() and abs(value.adjusted()) > _MOST_EXPONENT:
             raise TooLarge
         _put(f'["D",{_quoted(str(value))}]', parts, room)
+    elif kind.__module__ == "numpy" and getattr(value, "shape", None) == ():
+        _write(value.item(), parts, room, depth + 1)
     else:
         raise NotAValue
 

@@ -6,7 +6,7 @@ threads and files in the working folder are not reset.
 
 Reports, by letter: ``B`` a test begins, with the milliseconds of processor time so far; then one of
 ``V`` the value (for a program that reads stdin, the printed text), ``E`` the exception as JSON
-``[type, missing module]``, ``X`` an exit with a status other than 0, ``S`` too much processor time,
+``[type, missing module]``, ``X`` an exit with a refused status, ``S`` too much processor time,
 ``N`` a value that cannot be encoded, ``L`` a value or output that is too large. ``P`` means that
 the program does not compile, ``T`` that no time is left for this test.
 
@@ -139,7 +139,7 @@ class Stage:
         sys.settrace(None)
         sys.setprofile(None)
         sys.argv[:] = ["main.py"]
-        if "random" in self.job["program"]:
+        if "random" in self.job["program"] or "random" in self.job["prelude"]:
             import random
 
             random.seed(0)
@@ -175,7 +175,8 @@ def perform(job: dict[str, Any]) -> None:
 
     Args:
         job: ``token``; ``program``, the source; ``prelude`` and ``after``, code run before and
-            after it; ``kind`` and ``tests``; ``test_s``, ``end_s``, ``total_s`` (see ``Clock``);
+            after it; ``kind`` and ``tests``; ``any_status``, whether a program that reads stdin
+            may end with any exit status; ``test_s``, ``end_s``, ``total_s`` (see ``Clock``);
             ``most``, maximum characters of a value or bytes of an output.
     """
     token, channel = job["token"], posix.dup(1)
@@ -292,7 +293,7 @@ def _one_run(stage: Stage, code: Any, text: str) -> tuple[str, bytes]:
             rest = rest[posix.write(stdin, rest) :]
         posix.lseek(stdin, 0, 0)
         stage.streams(stdin, stdout)
-        _run_to_its_end(stage.module("__main__"), code)
+        _run_to_its_end(stage.module("__main__"), code, stage.job)
         size, printed = posix.fstat(stdout).st_size, b""
         if size > stage.job["most"]:
             return "L", b""
@@ -305,13 +306,14 @@ def _one_run(stage: Stage, code: Any, text: str) -> tuple[str, bytes]:
         posix.close(stdout)
 
 
-def _run_to_its_end(there: dict[str, Any], code: Any) -> None:
+def _run_to_its_end(there: dict[str, Any], code: Any, job: dict[str, Any]) -> None:
     """Run the program, then everything that the interpreter does at exit."""
     stdout = sys.stdout
+    exec(job["prelude"], there)
     try:
         exec(code, there)
     except SystemExit as end:
-        if end.code not in (None, 0):
+        if end.code not in (None, 0) and not job["any_status"]:
             raise
     threading = sys.modules.get("threading")
     if threading is not None:
