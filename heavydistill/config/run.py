@@ -238,8 +238,10 @@ class RunConfig(Section):
         if self.cache.attempts == "own":
             del content["cache"]["attempts"]
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
-        if content["judge"]:
+        if self.judge and content["judge"]:
             del content["judge"]["endpoint"]
+            if not self.judge.prompt:  # as for ``cache.attempts``
+                del content["judge"]["prompt"], content["judge"]["replies"]
         return content
 
     @property

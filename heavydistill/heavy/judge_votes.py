@@ -1,7 +1,16 @@
 """Counts the votes of a judge on one answer, and stores them in the verdict.
 
-A reply is a valid vote if it consists of one of the three verdicts in the prompt, optionally with
-emphasis and a full stop. A reply that contains anything else, such as arguments, is invalid.
+A reply is a valid vote if it is a verdict in the form of ``config.models.Judge.replies``,
+optionally with emphasis and a full stop:
+
+    verdict           CORRECT, INCORRECT or CANNOT TELL, also in a box or brackets, or after "The
+                      verdict:"; xVerify (arXiv 2504.10481) replies in this form. Anything else in
+                      the reply, such as arguments, makes it invalid
+    compass_verifier  A (correct), B (incorrect) or C (no answer to compare, which counts as
+                      ``cannot_tell``), alone or after "Final Judgment:" in the last line, as
+                      ``\boxed{A} - CORRECT`` (arXiv 2508.03686)
+    general_verifier  "Final Decision: Yes" or "Final Decision: No" at the end, after an analysis
+                      (TIGER-Lab/general-verifier)
 
     correct, incorrect   strictly more than half of all votes say so (``judged``)
     undecided            ``judge_failed`` or ``judge_invalid``: at most half of the votes are valid,
@@ -23,6 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from heavydistill.config.models import Replies
 from heavydistill.schema import Failure, FinishReason, Label, Verdict
 
 Said = Literal["correct", "incorrect", "cannot_tell", "invalid", "truncated", "failed"]
@@ -30,10 +40,30 @@ Said = Literal["correct", "incorrect", "cannot_tell", "invalid", "truncated", "f
 JUDGED = "judged"
 FAILED = "judge_failed"
 _MARK, _AFTER = "judge:", " after "
-# The character classes do not overlap, so matching takes linear time.
-_REPLY = re.compile(
-    r"[*_`\"']*(correct|incorrect|cannot tell)[*_`\"'.\s]*", re.IGNORECASE | re.ASCII
+# Neighbouring character classes do not overlap, so matching takes linear time.
+_WORD = "(correct|incorrect|cannot tell)"
+_LABEL = r"(?:(?:the )?(?:final )?(?:verdict|judge?ment)(?: is)?:?[*_`\"'\s]+)?"
+_BOX = rf"\\boxed\{{(?:{_WORD}|\\text\{{{_WORD}\}})\}}"
+_COMPASS = (
+    r"(?:final judge?ment:[*\s]*)?(?:\\boxed\{([abc])\}|([abc]))"
+    r"(?:\s*-\s*(correct|incorrect|invalid|incomplete|repetitive|refusal))?"
 )
+_FORMS: dict[Replies, str] = {
+    "verdict": rf"{_LABEL}(?:{_WORD}|\[{_WORD}\]|{_BOX})",
+    "compass_verifier": f"(?:{_COMPASS}|(correct|incorrect|invalid))",
+    "general_verifier": r"(?:.*[\s*])?final decision:[*\s]*(yes|no)",
+}
+_REPLY = {
+    form: re.compile(rf"[*_`\"'$]*{pattern}[*_`\"'$.\s]*", re.IGNORECASE | re.ASCII)
+    for form, pattern in _FORMS.items()
+}
+_SAID: dict[str, Said] = {
+    **{"correct": "correct", "a": "correct", "yes": "correct"},
+    **{"incorrect": "incorrect", "b": "incorrect", "no": "incorrect"},
+    **dict.fromkeys(("cannot tell", "c", "invalid"), "cannot_tell"),
+    **dict.fromkeys(("incomplete", "repetitive", "refusal"), "cannot_tell"),
+}
+_LONGEST_END = 300  # characters of the end of a reply that follows an analysis
 _VALID: tuple[Said, ...] = ("correct", "incorrect", "cannot_tell")
 _SHOWN_CHARACTERS = 200
 
@@ -76,17 +106,19 @@ class Ballot:
         return f"{self.model}@{self.prompt.rpartition('@')[2]}"
 
 
-def said_in(reply: str, finish_reason: FinishReason) -> Said:
+def said_in(reply: str, finish_reason: FinishReason, form: Replies = "verdict") -> Said:
     """The verdict in a reply, or why there is none; ``reply`` is the text after the thinking."""
     if finish_reason == "error":
         return "failed"
     if finish_reason == "length":
         return "truncated"
-    verdict = _REPLY.fullmatch(reply.strip())
-    if not verdict:
-        return "invalid"
-    words: dict[str, Said] = {name.replace("_", " "): name for name in _VALID}
-    return words[verdict[1].lower()]
+    text = reply.strip()
+    if form != "verdict":
+        text = text[-_LONGEST_END:].rpartition("\n")[2]
+    verdict = _REPLY[form].fullmatch(text)
+    # A letter and the word after it must agree.
+    said = {_SAID[word.lower()] for word in verdict.groups() if word} if verdict else set()
+    return said.pop() if len(said) == 1 else "invalid"
 
 
 def shown(reply: str) -> str:

@@ -59,7 +59,7 @@ COLUMNS = ("failed", "truncated", "unanswered", "undecided", "unjudged")
 """Fields of ``GenerationCounts`` that tables show, besides the number of samples."""
 _MOST_NAMED = 16  # number of hosts that are counted by name
 _FORMS = {
-    **dict.fromkeys(("math", "exact", "procedural"), r"no \boxed{}"),
+    **dict.fromkeys(("math", "exact", "judged", "procedural"), r"no \boxed{}"),
     "choice": "no letter of an option",
     "code": "no code block",
 }

@@ -142,10 +142,10 @@ def estimate(plan: Plan) -> Estimate:
             budget = (config.cache.budget_tokens or 0) + TEMPLATE_TOKENS
             read = Range(-(-calls.low // _samples_a_call(model)), total * budget)
             stages += [_stage(stage, model, Range(0, there), calls, read, means.get(stage))]
-    if run.judge:
+    if run.judge and config.judge:
         # Maximum length of the judge's prompt for each problem that may need a judge.
         reader = reader_of(run.judge.profile.tokenizer)
-        wording = prompts.load("judge", "general", config.language)
+        wording = prompts.judge_prompt(config.language, config.judge.prompt)
         counts = [
             reader.count(question(problem, "", wording)) + MOST_BYTES + TEMPLATE_TOKENS
             for problem in plan.problems

@@ -159,6 +159,9 @@ def check(
         loaded = problem_sources.Loaded(list(pools.problems.values()))
     else:
         loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
+    if asks and not config.judge:
+        source = config.pools or config.problems.source
+        registry.require_judge({problem.verifier for problem in loaded.problems}, source)
     check_room(run, loaded.problems, asks=contact is not None)
     return Plan(
         run=run,

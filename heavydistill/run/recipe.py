@@ -93,6 +93,8 @@ def judge_of(
     """
     config, judge, pace = run.config, run.in_stage(JUDGE), pace_of(run, JUDGE)
     llm = llm_of(run, JUDGE, replay, holder)
+    keys = ("reasons", "prompt", "replies")
+    chosen = {key: getattr(config.judge, key) for key in keys} if config.judge else {}
     # Votes of later rounds are new samples, even for the same question.
     llm.seed = sample_seed(config.seed, JUDGE, round)
     return JudgeUndecided(
@@ -100,7 +102,7 @@ def judge_of(
         column=column,
         llm=llm,
         num_generations=judge.samples,
-        reasons=config.judge and config.judge.reasons,
+        **chosen,
         language=config.language,
         tokenizer=judge.profile.tokenizer,
         own=config.verify.own,

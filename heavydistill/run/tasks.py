@@ -15,15 +15,15 @@ from distilabel.steps import StepInput
 from distilabel.steps.tasks import Task
 from pydantic import Field, PrivateAttr
 
+from heavydistill.config.models import Replies
 from heavydistill.config.run import Domain, Language
 from heavydistill.config.run import Task as Asked
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
-from heavydistill.heavy.judge_votes import Ballot, Vote, ballot_of, said_in, shown, verdict_of
+from heavydistill.heavy.judge_votes import Vote, ballot_of
 from heavydistill.heavy.voting import answered_by_choice
 from heavydistill.models.request import (
     INTERRUPTED,
-    Response,
     deliberation,
     fields_of,
     trajectory,
@@ -38,12 +38,11 @@ from heavydistill.schema import (
     Problem,
     Trajectory,
     Verdict,
-    content_id,
     from_row,
     to_row,
 )
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.judge import answer_for_judge, question
+from heavydistill.verifiers.judge import FirstReplies, JudgeRules, question_id
 
 # Key of a row, not of a trace: number of the last step's responses that were in the journal.
 FROM_JOURNAL = "from_journal"
@@ -81,6 +80,7 @@ class HeavyTask(Task):
         try:
             if texts:
                 samples = self.llm.sample(list(map(user_turn, texts)), int(self.num_generations))
+                self.inspect(samples)
         except HeavydistillError:  # the run cannot continue, e.g. the disk is full
             raise
         except Exception as error:  # a bug: engines return failures as data
@@ -95,6 +95,9 @@ class HeavyTask(Task):
             return self.answered(row, replies)
 
         yield advance(inputs, step, finish)
+
+    def inspect(self, samples: list[list[Sample]]) -> None:
+        """Raise an error that ends the run if the samples of a batch show that it cannot go on."""
 
     def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
         """Return the row's output columns; ``replies`` has the samples of each prompt."""
@@ -187,14 +190,17 @@ class JudgeUndecided(HeavyTask):
     """
 
     column: str = "pool"  # ``pool`` or ``deliberations``
-    reasons: list[str] | None = None  # see ``config.models.Judge``
+    reasons: list[str] | None = None  # this and the next two: see ``config.models.Judge``
+    prompt: str | None = None
+    replies: Replies = "verdict"
     language: Language = "en"  # language of the prompt
     tokenizer: str = ""
     """Folder or Hub id of the judge's tokenizer, whose control tokens are escaped; if empty or
     ``models.tokenizer.SERVER``, the common control tokens are escaped."""
     own: list[str] = Field(default_factory=list)  # the user's Python files with verifiers
 
-    _control_tokens: tuple[str, ...] = PrivateAttr(default=())
+    _rules: JudgeRules = PrivateAttr()
+    _first: FirstReplies = PrivateAttr()
 
     @property
     def inputs(self) -> list[str]:
@@ -207,17 +213,19 @@ class JudgeUndecided(HeavyTask):
     def load(self) -> None:
         super().load()
         registry.load_own(self.own)
-        if self.tokenizer:
-            self._control_tokens = reader_of(self.tokenizer).control_tokens
+        tokens = reader_of(self.tokenizer).control_tokens if self.tokenizer else ()
+        prompt = prompts.judge_prompt(self.language, self.prompt, self.replies)
+        name, reasons = self.llm.model_name, self.reasons
+        self._rules = JudgeRules(name, prompt, self.replies, reasons, tokens)
+        self._first = FirstReplies(self._rules)
 
     def texts(self, row: Row) -> list[str]:
         """Return the questions about the row that the judge has not answered yet."""
         votes = self._votes(row)
-        return [text for text in self._questions(row).values() if _id(text) not in votes]
+        return [text for text in self._questions(row).values() if question_id(text) not in votes]
 
-    @property
-    def _prompt(self) -> prompts.Prompt:
-        return prompts.load("judge", "general", self.language)
+    def inspect(self, samples: list[list[Sample]]) -> None:
+        self._first.note(response for given in samples for _, response in given)
 
     def _questions(self, row: Row) -> dict[int, str]:
         """Return the question about each undecided generation, by the generation's position."""
@@ -228,9 +236,10 @@ class JudgeUndecided(HeavyTask):
             generation = from_row(kind, item)
             if generation.verdict is None or ballot_of(generation.verdict):
                 continue
-            answer = answer_for_judge(problem, generation, self.reasons)
-            if answer is not None:
-                questions[position] = question(problem, answer, self._prompt, self._control_tokens)
+            text = generation.answer_text
+            asked = self._rules.question(problem, generation.verdict, text)
+            if asked is not None:
+                questions[position] = asked
         return questions
 
     def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
@@ -238,26 +247,17 @@ class JudgeUndecided(HeavyTask):
         questions, known = self._questions(row), self._votes(row)
         items, from_journal = list(row[self.column]), 0
         for position, text in questions.items():
-            item, asked = items[position], _id(text)
+            item, asked = items[position], question_id(text)
             same_as = ""
             if asked in known:
                 same_as, votes = known[asked]
             else:
-                votes = [_vote(response) for _, response in replies[text]]
+                votes = [self._rules.vote(response) for _, response in replies[text]]
                 known[asked] = item["id"], votes
                 from_journal += _count_from_journal(replies[text])
             rule = from_row(Verdict, item["verdict"])
-            ballot = Ballot(
-                by=rule.verifier,
-                rule_reason=rule.reason,
-                rule_evidence=rule.evidence,
-                model=self.llm.model_name,
-                prompt=self._prompt.version,
-                asked=asked,
-                same_as=same_as,
-                votes=votes,
-            )
-            items[position] = {**item, "verdict": to_row(verdict_of(rule, ballot))}
+            verdict = self._rules.verdict(rule, text, votes, same_as)
+            items[position] = {**item, "verdict": to_row(verdict)}
         return {self.column: items, FROM_JOURNAL: from_journal}
 
     def _votes(self, row: Row) -> dict[str, tuple[str, list[Vote]]]:
@@ -268,22 +268,6 @@ class JudgeUndecided(HeavyTask):
             if ballot and ballot.model == self.llm.model_name and not ballot.same_as:
                 known[ballot.asked] = item["id"], ballot.votes
         return known
-
-
-def _id(text: str) -> str:
-    return content_id("j", text)
-
-
-def _vote(response: Response) -> Vote:
-    said = said_in(response.answer_text, response.finish_reason)
-    return Vote(
-        said=said,
-        failure=response.failure,
-        reply=shown(response.answer_text) if said == "invalid" else "",
-        prompt_tokens=response.prompt_tokens,
-        cached_tokens=response.cached_tokens,
-        completion_tokens=response.completion_tokens,
-    )
 
 
 def is_broken_off(samples: list[Sample]) -> bool:

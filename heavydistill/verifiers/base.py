@@ -54,6 +54,8 @@ class Verifier(abc.ABC):
     accepts_others: ClassVar[bool] = False
     """Whether answers that do not agree with the reference can be correct. If so, a judge is not
     asked, because it only compares with the reference."""
+    needs_judge: ClassVar[bool] = False
+    """Whether the verifier leaves most answers to a judge, so that a run needs one."""
     domain: ClassVar[Domain | Literal[""]] = ""
     """Domain of rows that set no domain, for the choice of prompts; empty for the run's domain."""
 

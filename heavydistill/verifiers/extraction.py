@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from heavydistill.schema import Problem
 
-WITH_MARKER = ("math", "exact")
+WITH_MARKER = ("math", "exact", "judged")
 """Names of the verifiers whose arguments may name a marker."""
 HASHES = "####"
 """Marker of the answers of GSM8K, and of datasets with its format."""
@@ -163,7 +163,7 @@ def common_label(references: Iterable[str]) -> str:
 
 
 def marker_of(problem: Problem) -> str | None:
-    """The marker in the arguments of a ``math`` or ``exact`` problem; None if there is none.
+    """The marker in the arguments of a problem of ``WITH_MARKER``; None if there is none.
 
     Raises:
         ValueError: The arguments have another key, or the marker is not text.

@@ -2,7 +2,7 @@
 
     math        boxes outside code; boxes joined by a comma, "and" or "or" are one answer. Without
                 a box, the text after the problem's marker
-    exact       boxes; if there is none, the text after the marker
+    exact, judged  boxes; if there is none, the text after the marker
     procedural  boxes
     choice      the options that the response claims, retracted ones included
     code        programs: blocks fenced as Python, else blocks without a language, that define what
@@ -53,8 +53,8 @@ def final_answers(problem: Problem, answer_text: str) -> int | None:
     text = answer_text.rpartition(THINKING_ENDS)[2]
     if problem.verifier == "math":
         return _mathematical(problem, text)
-    if problem.verifier in ("exact", "procedural"):
-        marker = marker_of(problem) if problem.verifier == "exact" else None
+    if problem.verifier in ("exact", "judged", "procedural"):
+        marker = None if problem.verifier == "procedural" else marker_of(problem)
         contents = [box.content(text) for box in outermost(boxes(text)) if box.closes is not None]
         return _different(_marked(text, marker) if marker and not contents else contents)
     if problem.verifier == "choice":

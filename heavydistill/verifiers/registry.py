@@ -18,11 +18,12 @@ from heavydistill.verifiers.base import Verifier
 from heavydistill.verifiers.choice.verifier import Choice
 from heavydistill.verifiers.code import Code
 from heavydistill.verifiers.exact import Exact
+from heavydistill.verifiers.free_form import FreeForm
 from heavydistill.verifiers.instructions.verifier import Instructions
 from heavydistill.verifiers.mathematics.verifier import Math
 from heavydistill.verifiers.procedural.verifier import Procedural
 
-_SHIPPED = (Choice(), Code(), Exact(), Instructions(), Math(), Procedural())
+_SHIPPED = (Choice(), Code(), Exact(), FreeForm(), Instructions(), Math(), Procedural())
 _known: dict[str, Verifier] = {verifier.name: verifier for verifier in _SHIPPED}
 _own: dict[str, Path] = {}
 
@@ -45,6 +46,16 @@ def unavailable(kinds: Iterable[str], config: Verifying) -> list[str]:
     """For each of these verifiers that cannot run on this machine, why, and what to install."""
     reasons = ((kind, get(kind).unavailable(config)) for kind in sorted(set(kinds)))
     return [f"The verifier {kind} cannot judge here: {why}" for kind, why in reasons if why]
+
+
+def require_judge(kinds: Iterable[str], source: object) -> None:
+    """Raise a ProblemsError that names ``source`` if one of these verifiers needs a judge."""
+    if needing := sorted(kind for kind in set(kinds) if get(kind).needs_judge):
+        raise ProblemsError(
+            f"{source}: {needing[0]} leaves every answer that does not equal the reference to a "
+            "judge, and there is none",
+            "Name one with --judge MODEL, or give the rows another verifier.",
+        )
 
 
 def load_own(files: Iterable[str]) -> None:

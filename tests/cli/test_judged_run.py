@@ -4,6 +4,7 @@ import json
 import random
 import re
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,104 @@ def test_a_teacher_in_this_process_may_have_a_judge_elsewhere(tmp_path):
         assert usage["thinking"]["cost_usd"] == 0 and usage["judging"]["cost_usd"] is None
         ended("replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}")
     assert list(read_traces(tmp_path / "again")) == list(read_traces(tmp_path / "run"))
+
+
+SENTENCES = [
+    ("Why is the contract void?", "No consideration was given."),
+    ("Who discovered radium?", "Marie Curie"),
+    ("What do plants make by photosynthesis?", "Glucose and oxygen from light and water."),
+]
+
+
+def free_form(
+    teacher: FakeServer, judge: FakeServer | None, folder: Path, *flags: str
+) -> list[str]:
+    """A run on JSONL of two columns whose answers no rule can compare."""
+    rows = [{"question": question, "answer": answer} for question, answer in SENTENCES]
+    given = [f"--problems={lines(folder / 'law.jsonl', *rows)}", f"--out={folder / 'run'}"]
+    given += ["--k=3", "--d=2", "--set=endpoint.retries=0", *flags]
+    if judge:
+        given += ["--judge=critic", f"--set=judge.endpoint.base_url={judge.base_url}"]
+    return served(teacher.base_url, *given)
+
+
+def answers_in_words(body: dict[str, Any]) -> Any:
+    """One in three answers equals the reference, one says the same, and one is wrong."""
+    text = body["messages"][0]["content"]
+    said = next(answer for question, answer in SENTENCES if question in text)
+    other = {0: said, 1: f"Indeed: {said}", 2: "Nobody knows."}[body["seed"] % 3]
+    return completion(f"\\boxed{{{other}}}")
+
+
+def in_words(correct: str, incorrect: str) -> Any:
+    """A judge that replies so; what it is asked about is in its prompt."""
+    return lambda body: completion(
+        correct if "Indeed" in body["messages"][0]["content"] else incorrect
+    )
+
+
+OWN = "Q: {{problem}}\nSTANDARD: {{reference}}\nCANDIDATE: {{answer}}\n"
+ANALYSIS = "The candidate was compared step by step.\n\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "correct", "incorrect"),
+    [
+        ("", "The verdict: CORRECT", "\\boxed{INCORRECT}"),
+        ("verdict", "[Correct]", "Incorrect"),
+        ("compass_verifier", "A", "B"),
+        (
+            "compass_verifier",
+            f"{ANALYSIS}Final Judgment: \\boxed{{A}} - CORRECT",
+            f"{ANALYSIS}Final Judgment: \\boxed{{B}} - INCORRECT",
+        ),
+        ("general_verifier", f"{ANALYSIS}Final Decision: Yes", f"{ANALYSIS}Final Decision: No"),
+    ],
+)
+def test_answers_in_words_are_decided_by_a_judge_that_replies_in_its_own_form(
+    tmp_path, form, correct, incorrect
+):
+    (tmp_path / "prompt.md").write_text(OWN, encoding="utf-8")
+    own = [f"--set=judge.prompt={tmp_path / 'prompt.md'}", f"--set=judge.replies={form}"]
+    with serving(answers_in_words) as teacher, serving(in_words(correct, incorrect)) as judge:
+        flags = ["--set=problems.verifier=judged", *(own if form else [])]
+        ended("generate", *free_form(teacher, judge, tmp_path, *flags))
+    reasons = Counter()
+    for trace, generation in generations(tmp_path / "run"):
+        answer = generation.answer_text.removeprefix("\\boxed{").removesuffix("}")
+        expected = {
+            trace.problem.reference: ("correct", "equal"),
+            "Nobody knows.": ("incorrect", "judged"),
+        }.get(answer, ("correct", "judged"))
+        assert (generation.verdict.label, generation.verdict.reason) == expected
+        reasons[expected] += 1
+    assert len(reasons) == 3
+    prompts = {body["messages"][0]["content"] for body in judge.requests}
+    if form:
+        assert all(re.fullmatch(r"Q: .*\nSTANDARD: .*\nCANDIDATE: .*", each) for each in prompts)
+        config = load_config(tmp_path / "run" / "config.yaml")
+        assert (config.judge.prompt, config.judge.replies) == (OWN, form)
+
+
+def test_answers_in_words_need_a_judge_and_mathematics_names_the_verifier_for_them(tmp_path):
+    with serving(answers_in_words) as teacher:
+        refused = ended("generate", *free_form(teacher, None, tmp_path), code=2)
+        assert "the row the verifier judged, and the run a judge (--judge MODEL)" in refused
+        flags = ["--set=problems.verifier=judged"]
+        refused = ended("generate", *free_form(teacher, None, tmp_path, *flags), code=2)
+        assert "judged leaves every answer that does not equal the reference" in refused
+        assert "Name one with --judge MODEL" in refused
+        assert not teacher.requests
+
+
+def test_a_judge_that_never_gives_a_verdict_is_said_early_with_its_reply(tmp_path):
+    flags = ["--set=problems.verifier=judged"]
+    with (
+        serving(answers_in_words) as teacher,
+        serving(in_words("Both agree, I would say.", "No, I think.")) as judge,
+    ):
+        command = free_form(teacher, judge, tmp_path, *flags)
+        stopped = ended("generate", *command, code=2)
+        assert "None of the first" in stopped and "is a verdict of the form verdict" in stopped
+        assert "Both agree, I would say." in stopped or "No, I think." in stopped
+        assert "judge.replies" in stopped

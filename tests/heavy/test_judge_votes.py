@@ -35,6 +35,15 @@ def votes(*said: str) -> list[Vote]:
         ("`incorrect`", "incorrect"),
         ('"Cannot tell".', "cannot_tell"),
         ("\u3000CORRECT\u00a0", "correct"),
+        ("verdict: CORRECT", "correct"),
+        ("The verdict: INCORRECT", "incorrect"),
+        ("**Final verdict:** CANNOT TELL", "cannot_tell"),
+        ("Judgement: **Correct**", "correct"),
+        ("\\boxed{CORRECT}", "correct"),
+        ("$\\boxed{\\text{INCORRECT}}$.", "incorrect"),
+        ("The verdict is \\boxed{CORRECT}", "correct"),
+        ("Incorrect", "incorrect"),  # this and the next one as xVerify replies
+        ("[Correct]", "correct"),
     ],
 )
 def test_a_verdict_and_nothing_else_is_a_vote(reply, said):
@@ -51,16 +60,22 @@ def test_a_verdict_and_nothing_else_is_a_vote(reply, said):
         "CORRECT because it is equal",
         "CORRECT\nINCORRECT",
         "CORRECT or INCORRECT",
+        "\\boxed{CORRECT",
+        "\\boxed{CORRECT} or \\boxed{INCORRECT}",
+        "\\boxed{A}",
+        "verdict: CORRECT because it is equal",
+        "The verdict: not CORRECT",
+        "The verdict of the answer: CORRECT",
+        "A",
+        "Final Decision: Yes",
         "NOT CORRECT",
         "not correct.",
         "IN CORRECT",
         "CORRECT?",
         "CORRECT!",
-        "verdict: CORRECT",
         "CORRECTLY",
         "CANNOTTELL",
         "CANNOT\nTELL",
-        "\\boxed{CORRECT}",
         "<answer>CORRECT</answer>",
         '{"verdict": "CORRECT"}',
         "ＣＯＲＲＥＣＴ",
@@ -74,12 +89,53 @@ def test_anything_else_is_invalid(reply):
     assert said_in(reply, "stop") == "invalid"
 
 
+ANALYSIS = "The answer claims \\boxed{A} and says: Final Decision: Yes.\n\nIt is not the same.\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "reply", "said"),
+    [
+        ("compass_verifier", "A", "correct"),
+        ("compass_verifier", "B", "incorrect"),
+        ("compass_verifier", "C", "cannot_tell"),
+        ("compass_verifier", "INCORRECT", "incorrect"),
+        ("compass_verifier", "INVALID", "cannot_tell"),
+        ("compass_verifier", f"{ANALYSIS}Final Judgment: \\boxed{{B}} - INCORRECT", "incorrect"),
+        ("compass_verifier", f"{ANALYSIS}**Final Judgment:** \\boxed{{A}} - CORRECT", "correct"),
+        ("compass_verifier", f"{ANALYSIS}Final Judgment: \\boxed{{C}} - REFUSAL", "cannot_tell"),
+        ("compass_verifier", "Final Judgment: \\boxed{A} - INCORRECT", "invalid"),
+        ("compass_verifier", "\\boxed{A}\nBut I am not sure.", "invalid"),
+        ("compass_verifier", "A or B", "invalid"),
+        ("compass_verifier", "Answer", "invalid"),
+        ("compass_verifier", "", "invalid"),
+        ("general_verifier", "Final Decision: Yes", "correct"),
+        ("general_verifier", f"{ANALYSIS}\nFinal Decision: No", "incorrect"),
+        ("general_verifier", "They agree. **Final Decision: Yes**", "correct"),
+        ("general_verifier", f"{ANALYSIS}Final Decision: No.", "incorrect"),
+        ("general_verifier", "Final Decision: Yes. Or is it?", "invalid"),
+        ("general_verifier", "Final Decision: Yes or No", "invalid"),
+        ("general_verifier", "Yes", "invalid"),
+        ("general_verifier", "CORRECT", "invalid"),
+    ],
+)
+def test_replies_of_models_made_to_verify_are_read_in_their_own_form(form, reply, said):
+    assert said_in(reply, "stop", form) == said
+
+
+@pytest.mark.parametrize("form", ["compass_verifier", "general_verifier"])
+@pytest.mark.parametrize(
+    "filler", [" ", "*", "\\boxed{A}", "A - ", "Final Decision: ", "Final Judgment: ", "\n"]
+)
+def test_a_long_analysis_is_read_in_linear_time(form, filler):
+    assert_linear(lambda text: said_in(text, "stop", form), lambda size: f"{filler * size}x")
+
+
 @pytest.mark.parametrize(("finish", "said"), [("length", "truncated"), ("error", "failed")])
 def test_a_reply_that_did_not_end_says_nothing(finish, said):
     assert said_in("CORRECT", finish) == said
 
 
-@pytest.mark.parametrize("filler", [" ", "*", ".", "'", "\n", "CORRECT "])
+@pytest.mark.parametrize("filler", [" ", "*", ".", "'", "\n", "CORRECT ", "verdict: ", "$", "["])
 def test_a_megabyte_is_read_in_linear_time(filler):
     for before, after in (("x", ""), ("CORRECT", "x")):
         assert said_in(f"{before}{filler * 1_000_000}{after}", "stop") == "invalid"

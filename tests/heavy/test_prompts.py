@@ -42,9 +42,12 @@ def wording(role: prompts.Role, domain: str, language: str) -> str:
 
 @pytest.mark.parametrize(("role", "domain", "language"), prompts.available())
 def test_every_wording_loads_and_its_version_is_that_of_its_text(role, domain, language):
-    prompt = prompts.load(role, domain, language)
-    assert prompt.closing
-    assert bool(prompt.opening) == (role != "thinker")
+    if role == "judge":
+        prompt = prompts.judge_prompt(language)
+    else:
+        prompt = prompts.load(role, domain, language)
+        assert prompt.closing
+        assert bool(prompt.opening) == (role != "thinker")
     assert role != "thinker" or "{{" not in wording(role, domain, language)
     digest = hashlib.sha256(wording(role, domain, language).strip().encode()).hexdigest()
     assert prompt.version == f"{role}.{domain}.{language}@{digest[:12]}"
@@ -77,10 +80,37 @@ def test_a_judges_file_holds_the_answer_once_and_names_the_three_verdicts(langua
     text = wording("judge", "general", language)
     found = re.findall(r"\{\{.*?\}\}", text)
     assert sorted(found) == sorted([prompts.ANSWER_SLOT, prompts.FENCE_SLOT])
-    prompt = prompts.load("judge", "general", language)
-    assert prompts.FENCE_SLOT in prompt.opening
-    last = prompt.closing.splitlines()[-1]
+    parts = prompts.judge_prompt(language).parts
+    assert prompts.FENCE_SLOT in parts[0]
+    last = parts[-1].splitlines()[-1]
     assert all(verdict in last for verdict in ("CORRECT", "INCORRECT", "CANNOT TELL"))
+
+
+def test_a_prompt_of_the_users_has_the_three_texts_where_the_user_put_them():
+    own = "A: {{answer}}\n{{fence}}\nQ: {{problem}} R: {{reference}}\nSame?"
+    prompt = prompts.judge_prompt("en", own)
+    assert prompt.parts[1::2] == ("answer", "problem", "reference")
+    assert re.fullmatch(r"judge\.own\.en@[0-9a-f]{12}", prompt.version)
+    assert prompts.of_version(prompt.version) is None
+    # The same words mean something else to another reader of replies.
+    assert prompts.judge_prompt("en", own, "general_verifier").version != prompt.version
+    blocks = prompts.judge_prompt("en", "Compare.\n{{answer}}\nSame?").parts
+    assert blocks[1::2] == ("problem", "reference", "answer")
+    assert [part.count(prompts.FENCE_SLOT) for part in blocks[::2]] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ("{{answer}} {{problem}}", "{{reference}} 0 times"),
+        ("{{answer}} {{problem}} {{reference}} {{answer}}", "{{answer}} 2 times"),
+        ("{{answer}} {{answer}}", "{{answer}} 2 times"),
+    ],
+)
+def test_a_prompt_of_the_users_without_its_places_is_refused(own, told):
+    with pytest.raises(ConfigError) as refused:
+        prompts.judge_prompt("en", own)
+    assert told in refused.value.what and "{{answer}} alone" in refused.value.fix
 
 
 @pytest.mark.parametrize("role", ["thinker", "deliberator"])

@@ -11,8 +11,9 @@ from samples import trajectory
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import RunConfig, load_config
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.heavy.judge_votes import ballot_of
+from heavydistill.heavy.prompts import judge_prompt
 from heavydistill.models.http.client import EndpointClient
 from heavydistill.models.request import JUDGE, THINK, Keep, Request, Response, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
@@ -21,6 +22,7 @@ from heavydistill.run.recipe import build_heavy_pipeline, llm_of, window_of
 from heavydistill.run.steps import Verify
 from heavydistill.run.tasks import JudgeUndecided
 from heavydistill.schema import TOO_FEW_USABLE, Deliberation, Problem, Verdict, from_row, to_row
+from heavydistill.store.portable import portable_config
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
 Answer = Callable[[Request], Response]
@@ -54,10 +56,16 @@ def by_unit(request: Request) -> Response:
     return said("CORRECT" if "500" in answer else "INCORRECT")
 
 
-def step(answer: Answer, column: str = "pool", votes: int = 3, **fields: Any) -> Any:
-    llm = HeavyLLM(teacher="judge", sampling=Sampling(), endpoint=Endpoint(base_url=URL))
+def step(
+    answer: Answer, column: str = "pool", votes: int = 3, teacher: str = "judge", **fields: Any
+) -> Any:
+    llm = HeavyLLM(teacher=teacher, sampling=Sampling(), endpoint=Endpoint(base_url=URL))
     llm._engine = engine = Scripted(answer)
-    return JudgeUndecided(llm=llm, column=column, num_generations=votes, **fields), engine
+    asked = JudgeUndecided(llm=llm, column=column, num_generations=votes, **fields)
+    with pytest.MonkeyPatch.context() as patch:  # the scripted engine stays
+        patch.setattr(HeavyLLM, "load", lambda self: None)
+        asked.load()
+    return asked, engine
 
 
 def row(*answers: str, **fields: Any) -> dict[str, Any]:
@@ -118,9 +126,28 @@ def test_later_rounds_share_the_votes_of_the_row_and_judge_nothing_again():
     assert [ballot.same_as for ballot in ballots] == ["t_0", "", "d_1_1", ""]
 
 
+def test_the_first_replies_without_a_verdict_end_the_run_and_are_shown():
+    said_instead = "It seems that both lengths agree."
+    judge, engine = step(lambda request: said(said_instead))
+    with pytest.raises(TeacherError) as ended:
+        run(judge, row(CENTIMETRES, KILOMETRES, box("0.005\\text{ km}")))
+    assert f"None of the first {len(engine.requests)} replies of the judge" in ended.value.what
+    assert said_instead in ended.value.what and "judge.replies" in ended.value.fix
+
+
+def test_a_judge_that_gave_one_verdict_or_is_read_from_a_journal_may_say_anything():
+    once = iter(["CORRECT"])
+    judge, _ = step(lambda request: said(next(once, "Well.")))
+    (judged,) = run(judge, row(CENTIMETRES, KILOMETRES, box("0.005\\text{ km}")))
+    assert {verdict.reason for verdict in verdicts(judged)} == {"judge_invalid"}
+    judge, _ = step(lambda request: said("Well.", from_journal=True))
+    assert run(judge, row(CENTIMETRES, KILOMETRES, box("0.005\\text{ km}")))
+    failing, _ = step(lambda request: said("", "error", failure="timeout", error="x"))
+    assert run(failing, row(CENTIMETRES, KILOMETRES, box("0.005\\text{ km}")))
+
+
 def test_votes_of_another_judge_are_not_shared():
-    other, _ = step(by_unit)
-    other.llm.teacher = "another"
+    other, _ = step(by_unit, teacher="another")
     (judged,) = run(other, row(CENTIMETRES))
     before = verdicts(judged)
     later, engine = step(by_unit, "deliberations")
@@ -251,6 +278,10 @@ def test_all_who_ask_at_one_address_share_its_slots_and_its_limits_a_minute(tmp_
         ({"judge__model": "m", "judge__endpoint": {"concurrency": 3}}, "base_url"),
         ({"judge__model": "m", "judge__endpoint": {"start_vllm": True}}, "base_url"),
         ({"judge__model": "m", "judge__reasonss": []}, "judge.reasons"),
+        ({"judge__model": "m", "judge__replies": "general_verifier"}, "Set prompt to a file"),
+        ({"judge__model": "m", "judge__prompt": "no/such.md"}, "No such file"),
+        ({"judge__model": "m", "judge__prompt": "README.md"}, "has no place for the answer"),
+        ({"judge__model": "m", "judge__prompt": "{{answer}}{{problem}}"}, "{{reference}} 0 times"),
         ({"judge__model": "m", "budget": "5usd"}, "price"),
         ({**SHORT, "judge__sampling__max_tokens": 10**6}, "judge.sampling"),
         # A server that is started for the teacher serves no other judge.
@@ -284,6 +315,20 @@ def test_who_judges_makes_another_run_and_where_does_not():
     config = configured(judge__model="served")
     bare = config.judge.model_copy(update={"endpoint": None})
     assert config.identity == config.model_copy(update={"judge": bare}).identity
+
+
+def test_a_prompt_of_the_users_is_saved_as_its_text_and_makes_another_run(tmp_path):
+    file = tmp_path / "prompt.md"
+    file.write_text("Q: {{problem}} R: {{reference}} A: {{answer}}", encoding="utf-8")
+    config = configured(judge__model="m", judge__prompt=str(file))
+    assert config.judge.prompt == file.read_text(encoding="utf-8")
+    assert resolve(config).config == config
+    published = portable_config(config)["judge"]["prompt"]
+    assert published == judge_prompt("en", config.judge.prompt).version
+    identities = {configured(judge__model="m").identity, config.identity}
+    file.write_text("Q: {{problem}} R: {{reference}} B: {{answer}}", encoding="utf-8")
+    identities.add(configured(judge__model="m", judge__prompt=str(file)).identity)
+    assert len(identities) == 3
 
 
 def test_a_pipeline_with_a_judge_judges_after_each_verification_and_round_trips(tmp_path):

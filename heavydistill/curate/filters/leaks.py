@@ -24,7 +24,7 @@ from itertools import islice
 from heavydistill.curate.filters.words import WITHOUT_BLANKS, Run, words_of
 from heavydistill.heavy.mentions import plain
 from heavydistill.schema import Problem
-from heavydistill.verifiers.extraction import final_answer
+from heavydistill.verifiers.extraction import WITH_MARKER, final_answer
 
 LONG, LONG_WITHOUT_BLANKS = 13, 26
 MOST_READ = 5000
@@ -155,7 +155,7 @@ def _worked(problem: Problem) -> str:
     """Return the worked solution in the reference, without the answer; empty if there is none."""
     if problem.verifier == "instructions":
         return problem.reference
-    if problem.verifier not in ("exact", "math"):
+    if problem.verifier not in WITH_MARKER:
         return ""
     answer = final_answer(problem.reference, json.loads(problem.verifier_args).get("marker"))
     return problem.reference.rpartition(answer)[0] if answer else ""

@@ -75,8 +75,8 @@ def fault(reference: Shape) -> str | None:
         return None
     why = _WHY.get(reason, "it contains notation that is not understood")
     return (
-        f"no answer can be compared with the reference: {why}; rewrite it, leave the row "
-        "out, or name another verifier"
+        f"no rule can compare an answer with the reference: {why}; rewrite it, or give the row the "
+        "verifier judged, and the run a judge (--judge MODEL)"
     )
 
 
