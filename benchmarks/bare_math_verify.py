@@ -1,7 +1,7 @@
 """Math-Verify as it comes, as a verifier of one's own; see ``verdicts.py``.
 
 Nothing stands before it: no rules for what may be compared and no bound on how long that takes.
-Its own alarm clocks are off, because they need the main thread and a signal handler.
+Its own alarm clocks are off by default, because they need the main thread and a signal handler.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from heavydistill.verifiers.base import Decision, Verifier
 logging.getLogger("math_verify").setLevel(logging.ERROR)  # that its alarm clocks are off
 
 
-def is_right(reference: str, response: str) -> bool:
+def is_right(reference: str, response: str, timeout_s: int | None = None) -> bool:
     """What Math-Verify says, reading both texts with its default settings."""
-    gold, given = (parse(text, parsing_timeout=None) for text in (reference, response))
-    return bool(verify(gold, given, timeout_seconds=None))
+    gold, given = (parse(text, parsing_timeout=timeout_s) for text in (reference, response))
+    return bool(verify(gold, given, timeout_seconds=timeout_s))
 
 
 class BareMathVerify(Verifier):

@@ -3,6 +3,7 @@ r"""How many verdicts a second, and how many right answers are left undecided.
     python benchmarks/verdicts.py --gsm8k DIR
     python benchmarks/verdicts.py --gsm8k DIR --storm
     python benchmarks/verdicts.py --solutions FILE...
+    python benchmarks/verdicts.py --responses FILE...
     python benchmarks/verdicts.py --agreement DIR
 
 DIR holds ``gsm8k_solutions_k4.jsonl``: real solutions of GSM8K that end in ``A: 18``, with what is
@@ -33,6 +34,14 @@ against the answer changed: its sign, one more, one less, a fraction inverted, o
 tuple, another unit. ``--show N`` prints up to N texts of each cause. Rows whose reference the
 verifier refuses are counted and not judged.
 
+With ``--responses`` labelled responses of models are judged. Each row of a FILE (JSON lines) has
+``id``, ``model``, ``benchmark``, ``question``, ``response``, ``reference`` and ``is_correct``, a
+label that another checker set and that may be wrong. Printed are, by model and benchmark, the
+verdicts on responses labelled right and on those labelled wrong, as shares with Wilson's 95 %
+interval; the reasons of the undecided; how many of the first 700 boxed responses labelled right are
+accepted; all verdicts that contradict a label, to be read; and the processor time per verdict in
+one process. Where Math-Verify is installed, it judges the same responses, with its own time limits.
+
 With ``--agreement`` the answers in DIR whose truth is known are judged, by kind of text: how many
 are undecided, and how many verdicts differ from the truth. GSM8K (``gsm8k_solutions_k4.jsonl``) and
 IFEval (``ifeval_prompts.jsonl``, ``ifeval_MODEL_strict.jsonl``) have it recorded. HumanEval
@@ -53,20 +62,24 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import compress, repeat
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from heavydistill.config.run import Sandboxing, Verifying
+from heavydistill.metrics.intervals import wilson
 from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
 from heavydistill.verifiers.sandbox import Limits, open_sandbox
+from heavydistill.verifiers.screening import Candidate, decide, screen
 from heavydistill.verifiers.workers import default_size
 
 BARE = Path(__file__).with_name("bare_math_verify.py")
 HAS_MATH_VERIFY = find_spec("math_verify") is not None
 GOOD, SUMS = 2000, 2640
+FIRST_BOXED = 700
 
 WORST = [
     "9^{9^{9^{9^{9}}}}",
@@ -370,6 +383,113 @@ def completeness(rows: list[Solution], verify: Verifying, show: int) -> None:
         print(f"         {kind}, {other!r}: ...{_around_box(row.solution)!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A row of ``--responses``, with what is said of it."""
+
+    row: dict[str, Any]
+    verdict: Verdict | None
+    """None if the reference is refused."""
+    bare: bool
+    """Whether Math-Verify accepts it; False where that is not installed."""
+
+    @property
+    def group(self) -> tuple[str, str]:
+        return self.row["model"], self.row["benchmark"]
+
+    @property
+    def said(self) -> str:
+        return self.verdict.label if self.verdict else "refused"
+
+    @property
+    def reason(self) -> str:
+        return self.verdict.reason if self.verdict else ""
+
+    @property
+    def told(self) -> str:
+        around = _around_box(self.row["response"])
+        return f"{self.row['id']} {self.reason}, {self.row['reference']!r}: ...{around!r}"
+
+
+def labelled(rows: list[dict[str, Any]], verify: Verifying, show: int) -> None:
+    """Print how verdicts on labelled responses agree with the labels, and what they cost."""
+    problems = [_problem(row["question"], row["reference"], "math", {}) for row in rows]
+    texts = [row["response"] for row in rows]
+    with VerdictPool(verify) as pool:
+        faults = pool.check_references(problems)
+        asked = [not fault for fault in faults]
+        judged = iter(pool.judge_all(compress(zip(problems, texts, strict=True), asked)))
+    own_ms, _ = _processor_ms(_decided, list(compress(zip(problems, texts, strict=True), asked)))
+    others_ms, accepted = 0.0, [False] * len(rows)
+    if HAS_MATH_VERIFY:
+        from bare_math_verify import is_right
+
+        # Bare LaTeX is no formula to it.
+        references = [rf"\boxed{{{row['reference']}}}" for row in rows]
+        others_ms, accepted = _processor_ms(is_right, list(zip(references, texts, repeat(5))))
+    said = [
+        Response(row, next(judged).verdict if is_asked else None, is_accepted)
+        for row, is_asked, is_accepted in zip(rows, asked, accepted, strict=True)
+    ]
+    by_label = {
+        name: [each for each in said if each.row["is_correct"] is is_right]
+        for name, is_right in (("right", True), ("wrong", False))
+    }
+    groups = sorted({(row["model"], row["benchmark"]) for row in rows})
+    for group in [*groups, ()]:
+        print(", ".join(group) or "all")
+        for name, responses in by_label.items():
+            shown = [each for each in responses if not group or each.group == group]
+            if shown:
+                print(f"  labelled {name}: {_shares(shown)}")
+    for name, responses in by_label.items():
+        reasons = Counter(each.reason for each in responses if each.said == "undecided")
+        told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        print(f"undecided, labelled {name}: {told or 'none'}")
+    first = [each for each in by_label["right"] if r"\boxed" in each.row["response"]][:FIRST_BOXED]
+    beside = f", by Math-Verify {sum(each.bare for each in first)}" if HAS_MATH_VERIFY else ""
+    accepted_here = sum(each.said == "correct" for each in first)
+    print(f"first {len(first)} boxed, labelled right: accepted {accepted_here}{beside}")
+    for name, against in (("wrong", "correct"), ("right", "incorrect")):
+        for each in by_label[name]:
+            if each.said == against:
+                print(f"{against}, labelled {name}: {each.told}")
+    for name, responses in by_label.items():
+        for each in [each for each in responses if each.said in ("undecided", "refused")][:show]:
+            print(f"{each.said}, labelled {name}: {each.told}")
+    beside = f", Math-Verify {others_ms:.2f} ms" if HAS_MATH_VERIFY else ""
+    print(f"processor time per verdict: {own_ms:.2f} ms{beside}")
+
+
+def _shares(of_label: list[Response]) -> str:
+    counts = Counter(each.said for each in of_label)
+    parts = [f"n {len(of_label)}"]
+    for what in ("correct", "incorrect", "undecided", "refused"):
+        if counts[what] or what != "refused":
+            share = wilson(counts[what], len(of_label))
+            parts.append(
+                f"{what} {counts[what]} ({share.mean:.1%}, {share.low:.1%} to {share.high:.1%})"
+            )
+    if HAS_MATH_VERIFY:
+        parts.append(f"Math-Verify accepts {sum(each.bare for each in of_label)}")
+    return ", ".join(parts)
+
+
+def _decided(problem: Problem, text: str) -> Verdict:
+    screened = screen(problem, text)
+    return decide(screened) if isinstance(screened, Candidate) else screened
+
+
+def _processor_ms(
+    judge: Callable[..., Any], calls: list[tuple[Any, ...]]
+) -> tuple[float, list[Any]]:
+    """(mean processor time of a call in ms, results); one more call before it does the imports."""
+    judge(*calls[0])
+    started = time.process_time()
+    results = [judge(*call) for call in calls]
+    return 1000 * (time.process_time() - started) / len(calls), results
+
+
 def ifeval(folder: Path) -> list[Pair]:
     """The responses of IFEval; right are those recorded as following every instruction strictly."""
     prompts = {row["prompt"]: row for row in rows_of(folder / "ifeval_prompts.jsonl")}
@@ -435,6 +555,7 @@ def main() -> None:
     parser.add_argument("--gsm8k", type=Path, help="folder of gsm8k_solutions_k4.jsonl")
     parser.add_argument("--storm", action="store_true", help="the worst inputs among good ones")
     parser.add_argument("--solutions", type=Path, nargs="+", help="files of right solutions")
+    parser.add_argument("--responses", type=Path, nargs="+", help="files of labelled responses")
     parser.add_argument("--agreement", type=Path, help="folder of answers whose truth is known")
     parser.add_argument("--show", type=int, default=0, help="texts printed of each cause")
     parser.add_argument("--workers", type=int, default=default_size())
@@ -450,6 +571,12 @@ def main() -> None:
             completeness(
                 rows, Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s), chosen.show
             )
+        return
+    if chosen.responses:
+        for path in chosen.responses:
+            print(f"{path.name}: ", flush=True)
+            verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s)
+            labelled(rows_of(path), verify, chosen.show)
         return
     if chosen.agreement:
         verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s)
