@@ -19,6 +19,8 @@ HASHES = "####"
 """Marker of the answers of GSM8K, and of datasets with its format."""
 _ENDS_WITH_HASHES = re.compile(rf"(?<!#){HASHES}[^\S\n]*[^\s#][^\n]*\s*\Z")
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
+STRUCK_OUT = re.compile(r"~~[^~\n]{1,200}~~|<(?P<tag>del|strike|s)>[^<\n]{1,200}</(?P=tag)>")
+"""Text that is struck out."""
 _FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
 # Limits of candidate markers, and patterns that match them.
 _LONGEST_LINE = 400

@@ -19,6 +19,7 @@ import re
 import string
 from dataclasses import dataclass
 
+from heavydistill.verifiers.extraction import STRUCK_OUT
 from heavydistill.verifiers.normal import normal_form
 
 # ASCII only: Chinese characters next to a letter do not belong to its word.
@@ -90,7 +91,6 @@ _ALIKE |= dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff“�
 _ALIKE |= dict.fromkeys(map(ord, "\u2028\u2029\x85"), "\n")
 _ALIKE |= dict.fromkeys(map(ord, "\u00a0\u3000\u2002\u2003\u2009\u202f\ufe0f✅✓✔☑👉"), " ")
 _ALIKE |= {ord("’"): "'", ord("。"): ". "}
-_STRUCK_OUT = re.compile(r"~~[^~\n]{1,200}~~")
 _MARKUP = re.compile(
     r"[*_`$\"]|\\[()\[\]]|\\(?:left|right)(?![a-z])|</?(?:b|strong|em|u)>|(?<![^\n])#{1,6} ?"
     r"|\\(?:text|textbf|textit|textrm|textsf|mathrm|mathbf|mathsf|mathit|mbox|bf|rm|bm|boldsymbol)"
@@ -209,7 +209,7 @@ def plain_text(text: str) -> str:
     """Normalise ``text``: one alphabet, no markup, single blanks and line ends."""
     if not text.isascii():
         text = text.translate(_ALIKE)
-    text = _MARKUP.sub("", _STRUCK_OUT.sub(" ", text))
+    text = _MARKUP.sub("", STRUCK_OUT.sub(" ", text))
     return _LINE_ENDS.sub("\n", _SPACING.sub(" ", text))
 
 

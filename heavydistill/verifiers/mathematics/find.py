@@ -1,7 +1,8 @@
-"""Finds the final answer of a response.
+r"""Finds the final answer of a response.
 
 The last box outside code counts, together with boxes before it that are joined to it only by a
-comma, "and" or "or": they are one answer with several values. A box inside a box is part of it.
+comma, "and" or "or": they are one answer with several values. A box inside a box is part of it; a
+box without content, as in "put it in \boxed{}", and text that is struck out do not count.
 Without any box, the text after the last marker counts, if the problem has one; there is no fallback
 to the last number. ``surroundings`` reads the text next to the box.
 
@@ -13,7 +14,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from heavydistill.verifiers.extraction import Box, after_marker, boxes, outermost, without_code
+from heavydistill.verifiers.extraction import (
+    STRUCK_OUT,
+    Box,
+    after_marker,
+    boxes,
+    outermost,
+    without_code,
+)
 from heavydistill.verifiers.mathematics.surroundings import same_number, surroundings
 
 MOST_BETWEEN = 80
@@ -34,7 +42,20 @@ _ITEMS = re.compile(
     r"(?:[\s$>.*•=:→-]|\\[()\[\]]|\\(?:to|rightarrow|Rightarrow|implies)(?![a-zA-Z])"
     r"|[0-9]{1,2}[.)]|\(?[a-z]\))*+"
 )
+_PART = re.compile(r"(?:^|[\s*])(?:[Pp]art )?\(([a-h])\)[\s*:$]*(?:\\[(\[]\s*)?$")
 _NEXT_ITEM = re.compile(r"[\n=:→]|\\(?:to|rightarrow|Rightarrow|implies)")
+# Text in a box that is not part of its answer.
+_INVISIBLE = re.compile(r"\\[hv]?phantom\s*\{[^{}]*\}")
+_LEADS = re.compile(
+    r"(?:\s|=|(?:\\text[a-z]{0,2}\s*\{)?\s*(?:(?:the )?(?:final )?answer(?: is)?\s*:?)\s*\}?)+"
+    r"(?=[^\s=}])",
+    re.IGNORECASE,
+)
+_TRAILS = re.compile(
+    r"(?:\s|,|\\\\|\\newline"
+    r"|(?:\\text[a-z]{0,2}\s*\{)?,?\s*\b(?:altogether|in total|in all|overall)\b\s*\}?)+\Z",
+    re.IGNORECASE,
+)
 _AFTER_MARKER = re.compile(r"^[\s:：是为=*]+")
 
 
@@ -52,8 +73,12 @@ class Found:
 
 def find(text: str, marker: str | None, problem: str) -> Found | None:
     """Find the final answer in a response to ``problem``; None if there is no box and no marker."""
-    prose = without_code(text)
+    prose = STRUCK_OUT.sub(" ", without_code(text))
     places = _outermost(prose)
+    # A template such as \boxed{} or \boxed{...} is no answer, unless there is nothing else.
+    places = [
+        box for box in places if box.content(prose).strip(" .") or box.closes is None
+    ] or places
     if places:
         return _boxed(prose, places, problem)
     behind = after_marker(prose, marker) if marker else None
@@ -83,11 +108,12 @@ def _boxed(text: str, places: list[Box], problem: str) -> Found:
     first = len(whole) - 1
     while first > 0 and _is_joined(before[first]):
         first -= 1
-    contents = [box.content(text) for box in whole]
+    contents = [_bare(box.content(text)) for box in whole]
     group = contents[first:]
     answer = _listed(group, before[first:])
     if first > 0 and _is_another(contents[first - 1], before[first], group[0]):
-        return Found(answer, doubt="several_boxes")
+        parts = _parts(contents, before)
+        return Found(", ".join(parts) or answer, tuple(parts), doubt="several_boxes")
     after = text[ends[-1] :]
     doubt, currency, unit = surroundings(text[: whole[first].start], after, group[-1], problem)
     if "," not in answer:
@@ -95,6 +121,14 @@ def _boxed(text: str, places: list[Box], problem: str) -> Found:
     recent = dict.fromkeys(contents[:first][-MOST_EARLIER:])
     earlier = tuple(" ".join(content.split()) for content in recent if content not in group)
     return Found(answer, earlier, doubt)
+
+
+def _bare(content: str) -> str:
+    """The content of a box without what is invisible or no part of the answer."""
+    content = _INVISIBLE.sub("", content).strip()
+    if led := _LEADS.match(content):
+        content = content[led.end() :]
+    return _TRAILS.sub("", content)
 
 
 def _is_joined(between: str) -> bool:
@@ -109,6 +143,16 @@ def _is_another(above: str, between: str, content: str) -> bool:
         return False
     one, other = (text.rpartition("=")[2].strip() for text in (above, content))
     return one != other and not same_number(one, other)
+
+
+def _parts(contents: list[str], before: list[str]) -> list[str]:
+    """The answers to the parts (a), (b), ... at the end of a response; empty if there are none."""
+    labels = [_PART.search(text[-MOST_BETWEEN:]) for text in before]
+    for first in range(len(contents)):
+        found = [label[1].lower() if label else "" for label in labels[first:]]
+        if len(found) > 1 and found == list("abcdefgh"[: len(found)]):
+            return contents[first:]
+    return []
 
 
 def _listed(group: list[str], before: list[str]) -> str:

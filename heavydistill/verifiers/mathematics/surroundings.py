@@ -1,9 +1,14 @@
 r"""Finds text next to a box that changes or contradicts the answer in the box.
 
 ``\boxed{5}.5``, ``-\boxed{5}``, ``\boxed{5} million``, "not $\boxed{5}$", "4 or $\boxed{5}$" and
-"\boxed{5}. No wait, it is 6" do not give 5 as the answer. This module finds an operator, as a sign
-or a word, a negation, another value next to the box, a unit after the box, and later text that
-denies the answer or gives another one. All other words are ignored.
+"\boxed{5}. No wait, it is 6" do not give 5 as the answer. Each doubt is a pattern that names what
+it finds: an operator, as a sign or a word, an operand, a bound, a denial, another value next to the
+box, and later text that denies the answer or gives another one. Layout and words that no pattern
+names are ignored.
+
+Denials and second values are found by words in English and Chinese. In text of other languages any
+other bare value in the sentence of the box, and any value that later ends a sentence, makes the
+answer ambiguous; so does a word for "not".
 
 Doubts, the reasons of undecided verdicts: ``outside_box`` and ``retracted``.
 
@@ -16,12 +21,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from itertools import chain
 
 from heavydistill.verifiers.mathematics import units
-from heavydistill.verifiers.normal import normal_form, plain, plain_decimal
+from heavydistill.verifiers.normal import is_rounded, normal_form, plain, plain_decimal
 
-# --- The text on both sides of a box, without typesetting: layout, markdown, HTML tags and
-# end-of-text tokens, one pair of formula delimiters, wrappers and brackets around the box.
+# --- The text on both sides of a box, without typesetting: HTML tags and end-of-text tokens,
+# layout, markdown, one pair of formula delimiters, wrappers and brackets around the box.
 NUMBER = r"(?:-?(?:[0-9]+/[0-9]+|[0-9][0-9,]*(?:\.[0-9]+)?|\\[dt]?frac\{[0-9]+\}\{[0-9]+\}))"
 _LONGEST_NUMBER = 300
 _LONGEST_LAYOUT = 40
@@ -29,20 +35,22 @@ _LONGEST_LAYOUT = 40
 # Typesetting directly before and directly after the box.
 _LAYOUT = (
     r"(?:[ \t~]|\\[,;:! ]|\\(?:q?quad|displaystyle|textstyle|large|Large|LARGE|huge|Huge|bf|hfill"
-    r"|left|right|hspace\{[^{}]{0,20}\}|phantom\{[^{}]{0,20}\}|color\{\w{1,20}\})(?![a-zA-Z])"
-    r"|\*\*|__|[`&“”\"']"
-    r"|</?(?:answer|final_answer|solution|response|b|strong|i|em|p|div|span|center)>)"
+    r"|left|right|centering|noindent|item|hline|newline|par"
+    r"|(?:[hv]space|phantom|label|(?:sub)*section)\*?\{[^{}]{0,20}\}|color\{\w{1,20}\})(?![a-zA-Z])"
+    r"|\\\\\[\w{1,6}\]|\*\*|__|[`&“”«»„\"'])"
 )
-_END_OF_TEXT = r"(?:</s>|<\|[^|<>\n]{1,30}\|>)"
-_DELIMITER = r"(?:\$\$?|\\[()\[\]]|\\(?:begin|end)\{[a-zA-Z*]{1,20}\})"
+_TAG = re.compile(r"</?[a-z][\w-]{0,20} ?/?>|<\|[^|<>\n]{1,30}\|>")
+_DELIMITER = r"(?:\$\$?|\\[()\[\]]|\\(?:begin|end)\{[a-zA-Z*]{1,20}\}(?:\{[|lcr ]{1,9}\})?)"
 _LAYOUT_BEFORE = re.compile(rf"{_LAYOUT}\Z")
-_LAYOUT_AFTER = re.compile(rf"{_LAYOUT}|{_END_OF_TEXT}")
+_LAYOUT_AFTER = re.compile(_LAYOUT)
 _DELIMITER_BEFORE = re.compile(rf"(?<!\\){_DELIMITER}\Z")
 _DELIMITER_AFTER = re.compile(r"(?:\\end\{[a-zA-Z*]{1,20}\}\s*)?(?:\$\$?|\\[)\]])|" + _DELIMITER)
 _WRAPPER = re.compile(
-    r"\\(?:text[a-z]{0,2}|mathbf|mathrm|boldsymbol|bm|bf|underline|underbrace|color\{\w{1,20}\})"
+    r"\\(?:text[a-z]{0,2}|mathbf|mathrm|boldsymbol|bm|bf|underline|underbrace|displaystyle"
+    r"|(?:text)?color(?:box)?\{\w{1,20}\})"
     r"\s*\{\Z"
 )
+_ITALIC = re.compile(r"(?:^|[\s:])\*\Z")
 _GROUP = re.compile(r"(?:^|[=\s$\[(])\{\Z")
 
 
@@ -89,6 +97,8 @@ def peel(sides: Sides) -> None:
             opened = sides.left.endswith(opens) and not sides.left.endswith(f"\\{opens}")
             if opened and sides.right.startswith(closes):
                 sides.left, sides.right = sides.left[:-1], sides.right[1:]
+        if sides.right.startswith("*") and _ITALIC.search(sides.left):
+            sides.left, sides.right = sides.left[:-1], sides.right[1:]
         if not sides.left_formula and (
             match := at_end(_DELIMITER_BEFORE, sides.left, _LONGEST_LAYOUT)
         ):
@@ -102,7 +112,7 @@ def peel(sides: Sides) -> None:
 
 # --- What the text on both sides means.
 MOST_READ = 10_000
-_PHRASE, _WINDOW = 80, 300
+_PHRASE, _WINDOW, _SAMPLE = 80, 300, 1000
 _NAME = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?"
 _MANY = r"(?:(?:hundred|thousand|dozen)(?:s|ths?)?|\w*illion\w*)"
 _NUMERAL = (
@@ -114,86 +124,175 @@ _CURRENCY = re.compile(r"(?:\\\$|[€£¥₹])\s*$")
 _BOUND = re.compile(r"(?<!not )\bat (?:least|most)$", re.IGNORECASE)
 _ASKS_BOUND = re.compile(r"\b(?:least|most|m(?:in|ax)im\w+|[a-z]{3,}est)\b", re.IGNORECASE)
 
-# Text before the box: the beginning of its line, text that changes its value, words that lead to
-# it, another value.
+# Text before the box: the beginning of its line, words and signs that change its value, an operand
+# beside it, another value.
 _BEGINS = re.compile(
-    r"(?:^|(?<=\n))[ \t>]*(?:#+|[-*•]|\d{1,2}[.)]|\([a-z\d]{1,3}\)|\|[^\n]*\|)?\s*"
+    r"(?:^|(?<=\n))[ \t>]*(?:#+|[-*•]|\d{1,2}[.)]|\([a-z\d]{1,3}\)|\|(?:[^\n]*\|)?)?\s*"
     r"(?:\\[\[(]|\$\$?|\\begin\{[a-zA-Z*]{1,20}\})?\s*\Z"
+)
+_SUBJECT = (
+    r"\b(?:number|sum|total|amount|probability|chance|share|fraction|percentage|area|value|set)\b"
 )
 _CHANGED_BEFORE = re.compile(
     r"(?:(?:\b(?:not|never|cannot|neither|nor|wrong|incorrect|invalid|mistake)|n['’]t)"
     r"(?:[\s*:\"“'()$]+(?!but\b)\w+){0,3}[\s*:\"“'()$]*"
-    r"|\b(?:negative|minus|plus|times|over|half|twice|double|triple|than|least|most"
+    r"|\b(?:might|may|could|would|tempt\w*|easy|some|one|people|many|students) (?:\w+ )?(?:to )?"
+    r"(?:guess|think|say|assume|claim)s?(?: \w+){0,3}[\s:$]*"
+    r"|\b(?:almost|nearly|barely|(?:just|slightly|a (?:bit|little)) (?:under|over|below|above)"
+    r"|also (?:acceptable|possible|correct|valid)[\s:]*"
+    r"|negative|minus|plus|times|over|half|twice|double|triple|than|least|most"
     r"|sqrt|(?:square|cube) root|log|ln|sin|cos|tan|(?<!add )(?<!round )up to"
     r"|(?:divided|multiplied|raised) by|(?:\w+ths?|third|half|quarter|root|opposite|negative|out"
     r"|absolute value|inverse|reciprocal) of"
-    rf"|{_NUMERAL}(?: and)?)[- ]?|(?<![-*])[-*]|[+/^(<]|\s>|[不非负倍]|不是|[大小]于"
-    r"|[加减乘除][以上去]?|根号)$",
+    rf"|{_NUMERAL}(?: and)?)[- ]?"
+    r"|(?<![-*])[-*]|[+/^(<_{|~√±×÷·∓≠≤≥−]|(?<![-=])>|(?<![\d)}\]])!=|[<>\\]=|\bnot\s*="
+    r"|(?<=[\d)}\]$])\s*–|[不非负倍]|不是|[大小]于|[加减乘除][以上去]?|根号)$",
     re.IGNORECASE,
 )
-_LEADS = re.compile(
-    r"(?:(?:^|[^!<>\\]|[\d)}]!)(?<!not)=|[=-]>|(?:^|\D):|[A-Z]\w+ \d+:\s|[⇒→➡∴≈≡：，。；&✓✅—]"
-    r"|\\(?:in|equiv|approx|to|therefore|implies|iff|\\|[a-zA-Z]*arrow)|[^\W\d_a-zA-Z²³½¼¾π]"
-    r"|(?<![0-9)}\]])(?:[.;!?]|(?<!\b[a-zA-Z]),)"
-    r"|(?<!\\[(\[])(?<![\\a-zA-Z$])[a-zA-Z]{2,}(?:['’]s?)? )(?:\s*\$)?\s?$"
+# "The number of boxes that hold neither pens nor pencils is": the denial is not of the answer.
+_ABOUT_OTHERS = re.compile(
+    rf"(?:{_SUBJECT}[^.!?\n]*|\b(?:who|which|that) (?:\w+ ?)?)"
+    r"(?:\b(?:not|never|cannot|nor|wrong|incorrect|invalid)|n['’]t)"
+    r"(?: (?!is\b|are\b|was\b|were\b)\w+){1,3} (?:is|are|was|were|equals)[\s:$]*$",
+    re.IGNORECASE,
+)
+# Commands that are neither an operator nor an operand: those of conclusions, and before the box
+# those of relations too.
+_CONCLUSION = r"therefore|because|implies|iff|(?:Long)?[rR]ightarrow|text[a-z]{0,2}|mathrm|mbox"
+_NEUTRAL = rf"(?:{_CONCLUSION}|in|equiv|approx|simeq|cong|to|[a-zA-Z]*arrow)(?![a-zA-Z])"
+# A blank stands for layout or for a delimiter of formulas.
+_OPERAND_BEFORE = re.compile(
+    r"(?:[0-9](?:\.{1,3}|[…,:])?|\d!|[²³½¼¾π∞°%]|(?<![^\W\d_])(?<![\\'’])(?:[b-zB-HJ-Z] ?|[aAI])"
+    r"|(?<![\\a-zA-Z'’])[a-zA-Z]{2}|\d |[²³½¼¾π∞°%] |\d! |\b\d+ ?: "
+    r"|(?:[\d)}\]!]|(?<![a-zA-Z\\])[a-zA-Z])(?:\$\$?|\\\)) "
+    rf"|\\(?!{_NEUTRAL})[a-zA-Z]+(?:\$\$?|\\\))? ?|(?<![a-zA-Z]{{2}})\]\s?"
+    r"|(?<!\b[a-zA-Z]{2} \([a-z\d])[)}] ?)$"
+)
+_LISTED_BEFORE = re.compile(r"(?:[0-9)}\]]|\b[a-zA-Z])\s*[,;] ?$")
+_LABEL_BEFORE = re.compile(r"[A-Z]\w+ \d+: $|\([^()]*[a-zA-Z]{3}[^()]*\) ?$")
+_OR = (
+    r"oder|ou|o|u|oppure|или|либо|veya|ya da|hoặc|lub|albo|atau|أو|یا|या|বা|또는|혹은"
+    r"|または|もしくは|あるいは"
 )
 _OTHER_BEFORE = re.compile(
     r"(?<![\w.,/^{}+*\\-])(?<![+*/^-] )(?<!cdot )(?<!times )"
     rf"(?:(?P<name>{_NAME})\s*=\s*)?(?:\\boxed\{{)?(?P<value>{NUMBER})"
-    r"(?P<after>\}?\s*(?:\\?%|(?P<unit>(?!(?:or|and|to|of|out|per)\b)[a-z]+))?\s*(?:\$|\\\))?,?\s*)"
-    r"(?P<joint>(?:or|and)\b(?: \w+)?|to|(?:out )?of|per|[或和与到至、]|)[\s}$]*"
+    rf"(?P<after>\}}?\s*(?:\\?%|(?P<unit>(?!(?:or|and|to|of|out|per|{_OR})\b)[a-z]+))?\s*(?:\$|\\\))?,?\s*)"
+    rf"(?P<joint>(?:or|and|{_OR})\b(?: \w+)?|to|(?:out )?of|per|[或和与到至、]|)[\s}}$]*"
     rf"(?P<again>{_NAME}\s*=)?\s*$"
 )
-_LISTED = re.compile(r"(?:\b(?:are|is|either)|[:,])[\s$]*$")
+_LISTED = re.compile(r"(?:\b(?:are|is|either)\s*\$?|[:,]\s*\$?|^\s*\$?|[\s(]\$)\s*$")
 
-# Text after the box: neutral text, text that changes its value, another value, and continuations.
+# Text after the box: text without meaning, words that change its value, a sign or an operand beside
+# it, another value.
 _MODULO = re.compile(r"\A\\?b?mod(?:ulo)?\b[\s{$]*\w+[}$]*")
 _PASSED = re.compile(
-    r"\\(?:(?:tag\*?|label|end)\{[^{}]{0,40}\}|\\|approx[^\n$]{0,40})"
+    r"\\(?:(?:tag\*?|label|end)\{[^{}]{0,40}\}|\\)"
     r"|(?:\$\s*)?\\(?:blacksquare|square|qed|Box|checkmark)(?:\s*\$)?"
-    r"|(?:\\pmod|\(\s*\\?mod)[\s{$]*\w+[})$]*"
+    r"|(?:\\equiv[^$\n\\]{1,40})?(?:\\pmod|\(\s*\\?mod)[\s{$]*\w+[})$]*"
     r"|(?:\^\s*\{*)?(?:st|nd|rd|th)\}*\$?(?= (?!of\b|root|pow|part)[a-z])"
     r"|[)\]}|]|[*_](?!\s*[\d\\({a-z])|\\?\$(?=[\s.,;)]|$)"
+    r"|\[\^?\w{1,8}\]|Q\.E\.D\."
 )
+_APPROXIMATION = re.compile(rf"(?:\\approx|≈)\s*({NUMBER})(?!\s*(?:[\d^*/(]|\\[ct]))")
 _CHANGED_AFTER = re.compile(
-    rf"[\s(,;]*(?:{_MANY}|hal(?:f|ves)|(?:four|fif|six|seven|eigh|nin|ten)ths?|over|or|point|pi"
+    rf"[\s(,;–—-]*(?:{_MANY}|hal(?:f|ves)|(?:four|fif|six|seven|eigh|nin|ten)ths?|over|or|point|pi"
+    r"|ish|at (?:least|most)|give or take|unless|almost|nearly|maybe|perhaps|possibly"
     r"|(?:third|quarter)s? of|times(?= [0-9\\$(])|(?:all )?(?:squared|cubed)|factorial"
-    r"|plus|minus|mod|modulo|divided|multiplied|raised|to the power|choose|(?:in )?base|cannot"
-    r"|(?:with an? )?remainder|(?:degrees )?below zero"
+    r"|plus|minus|mod|modulo|divided|multiplied|raised|to the power|choose|cannot"
+    r"|(?:in )?base(?! (?:10|ten)\b)|(?:with an? )?remainder|(?:degrees )?below zero"
     r"|in (?:thousands|\w+illions)|and (?:an?|one|two|three)|(?:per|in|out of)(?= [\\$(]*\d)"
-    r"|(?:if|when|for)\b[^.\n]{1,80}?(?:otherwise|else|\band \$?-?[0-9.]+\$? (?:if|when|for))"
-    r"|(?:(?:is|was|are|were) )?(?:wrong|incorrect|invalid|impossible|too (?:small|large|big)"
-    r"|not (?:right|correct|the|possible|enough)))"
+    r"|(?:if|when|for)\b[^.\n]{1,80}?"
+    r"(?:otherwise|else|(?:\band|[,;]) \$?-?[0-9.]+\$? (?:if|when|for))"
+    r"|[^.!?\n]{0,40}[,;] (?:otherwise|else)\b"
+    r"|(?:(?:but|though|although|yet) [^.!?\n]{0,40})?(?:(?:is|was|are|were) )?"
+    r"(?:wrong|incorrect|invalid|impossible|too (?:small|large|big|low|high|few|many)"
+    r"|close|not (?:right|correct|quite|the|possible|enough)))"
     r"(?![-a-z])|\W{0,4}(?:is|was|are)n['’]t\b|[，,]?(?:[万亿千百十半倍分不]|是?错)",
     re.IGNORECASE,
 )
+_OPERATOR_AFTER = re.compile(
+    r"[0-9+*^_=<>!?{%√×÷·π²³⁴½¼¾⅓∞±∓°′″‰？❌✗✘✖]|[.,:]\d|(?:\.{2,}|…)\s*[\d$\\]|[,;:]\s*\$?\s*[-\d]|/(?!\s?[a-z]{3})"
+    r"|[-–−—]+\s*(?:[\d($\\√π]|[a-zA-Z](?![^\W\d_]))"
+    r"|[b-zB-HJ-Z](?![^\W\d_]|['’]|-[a-z]{2})"
+    rf"|[→⇒➜]\s*\$?[\d\\(-]|\\(?!(?:{_CONCLUSION})(?![a-zA-Z]))[a-zA-Z]|(?:\$|\\\()\s*\S"
+    r"|\n\s*(?:[+/^=]|<(?![/|a-z])|[*-]\s*\d|\\(?:times|cdot|div|pm)\b)"
+)
+# In a formula, or without a blank, a bracket is a factor of the box.
+_FACTOR_AFTER = re.compile(r"[(\[](?!\s*[a-zA-Z]{2})")
 _OTHER_AFTER = re.compile(
-    r"(?P<joint>[\s(，,;:=→⇒$]*+(?:(?:or(?: equivalently)?|and|to|alternatively)\b|[或和与、到至]"
+    r"(?P<joint>[\s(，,;:=→⇒$]*+(?:(?:or(?: equivalently)?|and(?: also)?|as well as|to"
+    r"|alternatively|sometimes|maybe|perhaps|possibly)\b|[或和与、到至]"
     rf"|\\(?:to|\(|[rR]ightarrow))?+[\s$,]*+)(?:(?P<name>{_NAME})\s*=)?\s*+(?P<value>{NUMBER})"
 )
-_GOES_ON = re.compile(
-    r"$|\n(?!\s*(?:[+/^=]|<(?!/)|[*-]\s*\d|\\(?:times|cdot|div|pm)\b))|[.](?!\d)"
-    r"|[,;:](?!\s*\$?\s*[-\d])|/\s?[a-z]{3,}\b|(?:[-–(—]\s*)*[^\W\d_]{2}|[aAI]\b"
-    r"|[^\x00-\x7f–—×÷·√π²³⁴½¼¾⅓∞±∓°′″‰→⇒➜？❌✗✘✖]"
-)
 
-# Patterns for the later text after the box.
+# Patterns for the later text after the box: it denies the answer, calls something wrong, or gives
+# a number as the answer.
 _DENIED = re.compile(
     r"\bwait\b(?! (?:for|time|until|till)\b)"
-    r"|(?:^|[.!?\n])\s{0,3}(?:but |hm+,? )?(?:no|hm+|oops|actually|sorry)\b\s?[,.!:;…—–-]"
-    r"|(?<!if this)(?<!if it)(?<!if that)(?: (?:is|was)|['’]s)(?: (?:wrong|incorrect)"
-    r"|(?: not|n['’]t) (?:right|correct|the (?:\w+ )?answer))\b"
-    r"|\bi (?:have )?(?:made|make) an? (?:\w+ )?(?:mistake|error)|不对|算错|更正|有误",
+    r"|(?:^|[.!?\n])\s{0,3}(?:but |hm+,? )?(?:(?:no|hm+|oops|actually|sorry)\b\s?[,.!:;…—–-]"
+    r"|hold on\b|scratch that|strike that|correction:|my mistake"
+    r"|on (?:second|further|closer) (?:thought|inspection|look|reflection))"
+    r"|\blet(?:'s| me| us) (?:redo|recalculate|recompute|correct|fix|start over"
+    r"|try (?:this |it )?again)"
+    r"|\bi (?:(?:have |had )?(?:made|make) an? (?:\w+ )?(?:mistake|error)"
+    r"|(?:was|am) (?:wrong|mistaken))"
+    r"|不对|算错|更正|有误",
     re.IGNORECASE,
 )
+_CALLED_WRONG = re.compile(
+    r"(?<!if this)(?<!if it)(?<!if that)(?: (?:is|was)|['’]s)(?: (?:wrong|incorrect)"
+    r"|(?: not|n['’]t) (?:right|correct|the (?:\w+ )?answer))\b",
+    re.IGNORECASE,
+)
+_BARE = (
+    rf"(?<![\w.,/^{{}}+*=<>\\-])(?<![-+*/=<>] )(?P<answer>{NUMBER})"
+    r"(?![.,]?\d|\s*[-+*/^=<>(]|\s*\\[cte])"
+)
+_BARE_NUMBER = re.compile(_BARE)
 _ANSWER_AGAIN = re.compile(
     r"(?:\b(?:answer|solution|result|(?:correct|actual|true) \w+)(?: should| must)?(?:\*\*)?"
     r"\s*(?:is|be|was|:|=|equals)(?:\*\*)?(?: actually| now)?|\bi meant|应为"
+    r"|\b(?:maybe|perhaps|possibly|or rather|that is,|i\.e\.,?)"
     r"|[.!?,\n]\s{0,3}(?:or )?it (?:is|was|(?:should|must|might) be)"
     r"|(?:答案|结果)(?:应该?)?(?:\*\*)?\s*(?:是|为|:|：)|^####(?=[ \t]*-?[0-9][0-9,.]*[ \t]*$))"
     rf"[\s:$*(]*(?:\\[(\[]\s*)?(?:[a-zA-Z]\s*=\s*)?(?P<answer>{NUMBER})"
-    r"(?!\s*(?:[-+*/^=<>\d(]|\\[cte]|more|less))",
+    r"(?!\s*(?:[-+*/^_=<>\d(]|\\[cte]|more|less))",
     re.IGNORECASE | re.MULTILINE,
+)
+_ALSO = re.compile(
+    rf"(?:^|[.!?;,:\n(]|\b(?:and|but|though))\s{{0,3}}\$?{_BARE}\$?,? (?:(?:also )?works"
+    r"|(?:is|(?:would|could|might|may) be) (?:also|another|equally|possible|valid|acceptable))",
+    re.IGNORECASE,
+)
+
+# Text in other languages than English, which has one of these words. "Or" is read by its structure:
+# another bare value. Words for "not" and "wrong" are not.
+_ENGLISH = re.compile(
+    r"\b(?:the|and|thus|therefore|hence|answer|this|that|which|with|from|there|since|because|she"
+    r"|step|must|equals|how|should|have|has|each|not|rather|than|but|mod|it|are|they|you|if|then|when|only)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"(?<![\\a-zA-Z])[^\W\d_]{2,}|[^\W\d_a-zA-Z]")
+_FOREIGN_SENTENCE_ENDS = re.compile(r"[!?。！？।\n]|\.(?!\d)")
+_FOREIGN_NOT_BEFORE = re.compile(
+    r"\b(?:nicht|keine?|pas|no|não|non|не|нет|nie|niet|geen|bukan|tidak|không|ليس|ليست|لا)"
+    r"(?:\s+[^\W\d_]+){0,2}[\s$:*]*$",
+    re.IGNORECASE,
+)
+_FOREIGN_WRONG = (
+    r"falsch|faux|fausse|fals[oa]|incorrec\w+|неверн\w*|неправильн\w*|ошиб\w+|errad[oa]|sbagliat\w+"
+    r"|yanlış|خطأ|غلط|गलत|ভুল|間違\w*|틀[렸린]|\bsai\b|\bsalah\b|błęd\w+|\bfout\b|onjuist"
+)
+_FOREIGN_NOT_AFTER = re.compile(
+    rf"[^.!?。！？।\n\d]{{0,20}}?(?:\b(?:nicht|pas|no|não|non|не|nie|niet|bukan|không|değil)\b"
+    rf"|नहीं|नहीँ|نہیں|ليس|নয়|ではな|ではあ|じゃな|でない|아니|아닙|不是|{_FOREIGN_WRONG})",
+    re.IGNORECASE,
+)
+_FOREIGN_TAKEN_BACK = re.compile(_FOREIGN_WRONG, re.IGNORECASE)
+# A value that ends a sentence, perhaps with a particle: 6です。
+_FOREIGN_LAST = re.compile(
+    rf"{_BARE}[\s$)*]{{0,4}}[^\W\d_a-zA-Z\u4e00-\u9fff]{{0,6}}\s*(?:[.!?。！？।\n]|\Z)"
 )
 
 
@@ -205,44 +304,61 @@ def surroundings(
     Returns:
         (reason code if the answer is ambiguous, else None; currency before the box; unit after it).
     """
+    before, after = _TAG.sub(" ", before[-_SAMPLE:]), _TAG.sub(" ", after)
     # Some models write the backslash twice, as in JSON.
     sides = Sides(re.sub(r"(?<!\\)\\$", "", before[-2 * _PHRASE :]), after[:_WINDOW])
     peel(sides)
     unit, end = units.typeset(sides.right)
+    opens = re.match(r"(?:\$|\\\()\s*", sides.right)
+    if opens and sides.right_formula:  # $\boxed{5}$ $\text{cm}$
+        unit, end = units.typeset(sides.right[opens.end() :])
+        end += opens.end() if unit else 0
+        sides.right_formula = not unit
     sides.left, sides.right = _TEXT.sub(r" \1 ", sides.left), _TEXT.sub(r"\1", sides.right[end:])
     peel(sides)
     if currency := _CURRENCY.search(sides.left):
         sides.left = sides.left[: currency.start()]
         peel(sides)
-    if not (_leads(sides, content, problem) and _leaves_alone(sides, content, problem)):
+    is_foreign = _is_foreign(before + after[:_WINDOW])
+    if (
+        _changed_before(sides, content, problem)
+        or (is_foreign and _changed_in_foreign_words(sides, content))
+        or _changed_after(sides, content, problem)
+    ):
         return "outside_box", "", ""
-    if _taken_back(after, content):
+    if _taken_back(after, content) or (is_foreign and _taken_back_in_foreign_words(after, content)):
         return "retracted", "", ""
     return None, currency[0].strip() if currency else "", unit or units.spoken(sides.right)
 
 
-def _leads(sides: Sides, content: str, problem: str) -> bool:
-    """Whether the text before a box does not change its value: words, a sign such as ``=``, or
-    nothing.
+def _changed_before(sides: Sides, content: str, problem: str) -> bool:
+    """Whether the text before a box with ``content`` names something that changes its value.
 
-    "At least" before the box is allowed only if the problem asks for a bound.
+    "At least" before the box changes nothing if the problem asks for a bound.
     """
     left = sides.left
     if _another_before(left, content):
-        return False
+        return True
     if _ASKS_BOUND.search(problem) and (bound := _BOUND.search(left)):
         left = left[: bound.start()].rstrip()
-    prose = sides.left_formula and sides.left_spaced
+    is_prose = sides.left_formula and sides.left_spaced
     if begins := _BEGINS.search(left):
         item = begins[0].strip()
-        if not item or begins[0].endswith("\n") or (prose if item == "-" else sides.left_spaced):
-            return not _CHANGED_BEFORE.search(left[: begins.start()].rstrip())
-    if _CHANGED_BEFORE.search(left[-_PHRASE:]):
-        return False
-    if prose and re.search(r"(?:[.,;!?]|(?<!\\)\b(?:[aAI]|[a-zA-Z]{2,}))$", left):
+        if not item or begins[0].endswith("\n") or (is_prose if item == "-" else sides.left_spaced):
+            return _is_denied(left[: begins.start()].rstrip().rstrip("|"))
+    if _is_denied(left):
         return True
     blank = " " if sides.left_spaced or sides.left_formula else ""
-    return _LEADS.search(left + blank) is not None
+    left = left[-_PHRASE:] + blank
+    if _LABEL_BEFORE.search(left):
+        return False
+    listed = not sides.left_formula and _LISTED_BEFORE.search(left)
+    return bool(listed or _OPERAND_BEFORE.search(left))
+
+
+def _is_denied(left: str) -> bool:
+    left = left[-_PHRASE:]
+    return bool(_CHANGED_BEFORE.search(left)) and not _ABOUT_OTHERS.search(left)
 
 
 def _another_before(left: str, content: str) -> bool:
@@ -254,14 +370,14 @@ def _another_before(left: str, content: str) -> bool:
         return other["name"] == other["again"].rstrip("= ")
     if other["unit"] and not units.known(other["unit"]):
         return other["joint"] == "or"
-    listed = "," in other["after"] and _LISTED.search(left[: other.start()])
+    listed = "," in other["after"] and not other["name"] and _LISTED.search(left[: other.start()])
     return bool(other["joint"] or other["unit"] or listed)
 
 
-def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
-    """Whether the text after a box with ``content`` does not change its value.
+def _changed_after(sides: Sides, content: str, problem: str) -> bool:
+    """Whether the text after a box with ``content`` names something that changes its value.
 
-    "Dozen" after the box is allowed only if the problem asks "how many dozen".
+    "Dozen" after the box changes nothing if the problem asks "how many dozen".
     """
     counted = re.match(rf"{_MANY}\b", sides.right)
     if counted and f"how many {counted[0].rstrip('s')}" in problem.lower():
@@ -270,26 +386,37 @@ def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
     if other and same_number(other["value"], content) and other["joint"].strip(" $"):
         sides.right, sides.right_spaced = sides.right[other.end() :], False
     elif sides.right.startswith("="):
-        return _is_renamed(sides.right[1:].lstrip(), content)
+        return not _is_renamed(sides.right[1:].lstrip(), content)
     # "k = 5 and m = 6" assigns the second value to another name.
     elif other and re.search(rf"{re.escape(other['name'] or '')}[\s=]*$", sides.left):
-        return False
+        return True
     if re.search(r"(?:\\equiv|≡)\s*$", sides.left):
         sides.right = _MODULO.sub("", sides.right)
     while passed := _PASSED.match(sides.right):
         sides.right = sides.right[passed.end() :]
         peel(sides)
+    if nearly := _APPROXIMATION.match(sides.right):
+        value = normal_form(content[:_LONGEST_NUMBER]).value
+        if value is not None and not (
+            is_rounded(nearly[1], value) or same_number(nearly[1], content)
+        ):
+            return True
+        sides.right = sides.right[nearly.end() :]
+        peel(sides)
     right = sides.right.lstrip("!") if sides.right_formula else sides.right
     if _CHANGED_AFTER.match(right):
-        return False
+        return True
     unit = units.spoken(right)
     # "5 feet 6 inches"
     if unit and unit != r"\%" and re.match(r"[a-zA-Z]+,?\s+(?:and\s+)?\$?[0-9]", right):
-        return False
+        return True
     if not sides.right_spaced and re.match(r"[a-zA-Z]", right):
         known = re.match(r"[a-zA-Z]{2}|[gmsL]" if sides.right_formula else r"[a-zA-Z]{2}", right)
-        return unit != "" and known is not None
-    return unit != "" or _GOES_ON.match(right) is not None
+        return not (unit and known)
+    if unit:
+        return False
+    is_aside = sides.right_formula and sides.right_spaced
+    return bool(_OPERATOR_AFTER.match(right) or (not is_aside and _FACTOR_AFTER.match(right)))
 
 
 def _is_renamed(right: str, content: str) -> bool:
@@ -309,11 +436,48 @@ def _taken_back(after: str, content: str) -> bool:
     """
     if len(after) > 2 * MOST_READ:
         after = f"{after[:MOST_READ]}\n{after[-MOST_READ:]}"
-    if _DENIED.search(after):
+    if _DENIED.search(after) or any(
+        not _is_of_others(after, denial.start(), content)
+        for denial in _CALLED_WRONG.finditer(after)
+    ):
         return True
     if normal_form(content[:MOST_READ]).value is None:
         return False
-    return any(not same_number(said["answer"], content) for said in _ANSWER_AGAIN.finditer(after))
+    again = chain(_ANSWER_AGAIN.finditer(after), _ALSO.finditer(after))
+    return any(not same_number(said["answer"], content) for said in again)
+
+
+def _is_of_others(after: str, end: int, content: str) -> bool:
+    """Whether the sentence before ``end`` names other numbers than the content of the box only."""
+    sentence = re.split(r"[.!?](?!\d)|\n", after[max(0, end - _WINDOW) : end])[-1]
+    numbers = [number[0] for number in _BARE_NUMBER.finditer(sentence)]
+    return bool(numbers) and not any(same_number(number, content) for number in numbers)
+
+
+def _is_foreign(text: str) -> bool:
+    return not _ENGLISH.search(text) and _WORD.search(text) is not None
+
+
+def _changed_in_foreign_words(sides: Sides, content: str) -> bool:
+    """Whether the sentence around the box denies it, or names another value after it."""
+    if _FOREIGN_NOT_BEFORE.search(sides.left[-_PHRASE:]) or _FOREIGN_NOT_AFTER.match(sides.right):
+        return True
+    sentence = _FOREIGN_SENTENCE_ENDS.split(sides.right, maxsplit=1)[0]
+    return any(
+        not same_number(number[0], content)
+        # Chinese counting words: 其中3个
+        and not re.match(r"[\u4e00-\u9fff]", sentence[number.end() :])
+        for number in _BARE_NUMBER.finditer(sentence)
+    )
+
+
+def _taken_back_in_foreign_words(after: str, content: str) -> bool:
+    after = after[:MOST_READ]
+    if _FOREIGN_TAKEN_BACK.search(after):
+        return True
+    return normal_form(content[:MOST_READ]).value is not None and any(
+        not same_number(number["answer"], content) for number in _FOREIGN_LAST.finditer(after)
+    )
 
 
 # --- Answers that only repeat the problem: for "What is 12 * 13?", ``12 \cdot 13`` has the right

@@ -60,14 +60,18 @@ class Math(Verifier):
     def extract(self, problem: Problem, text: str) -> str | Decision:
         """Return the final answer and, on further lines, earlier boxes that may matter."""
         found = find(text, marker_of(problem), problem.text)
+        reference, _ = _reference(problem)
         if found is None:
             return Decision("incorrect", "no_answer")
+        if found.doubt == "several_boxes" and found.earlier and _has_several(reference):
+            # Parts (a), (b), ... may be the values of the reference.
+            return _candidate(found, reference)
         if found.doubt:
             shown = normal_form(found.answer[:MOST_CHARACTERS]).text or None
             return Decision("undecided", found.doubt, shown)
         if _is_too_large(found.answer):
             return Decision("undecided", "too_complex", found.answer[:MOST_CHARACTERS])
-        return _spelled(found.answer, problem) or _candidate(found, _reference(problem)[0])
+        return _spelled(found.answer, problem) or _candidate(found, reference)
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
         # Importing SymPy takes most of a second, and the main process never needs it.
@@ -77,7 +81,11 @@ class Math(Verifier):
         reference, _ = _reference(problem)
         given, wanted = shape_of(answer), shape_of(reference)
         label, reason = AnswerComparison(problem.text).outcome(given, wanted)
-        if label == "incorrect" and earlier and isinstance(wanted, Many):
+        if (
+            label == "incorrect"
+            and earlier
+            and (isinstance(wanted, Many) or isinstance(given, Many))
+        ):
             label, reason = "undecided", "several_boxes"
         if label == "correct" and echoes(answer, reference, problem.text):
             label, reason = "undecided", "echoed"
@@ -139,10 +147,13 @@ def _spelled(answer: str, problem: Problem) -> Decision | None:
     return Decision("correct", "equal", given.text) if given == wanted else None
 
 
+def _has_several(reference: str) -> bool:
+    return any(mark in reference for mark in (",", ";", "or", "and", r"\pm", "±"))
+
+
 def _candidate(found: Found, reference: str) -> str:
     # The values of a reference can be spread over several boxes only if there are several.
-    several = any(mark in reference for mark in (",", ";", "or", "and", r"\pm", "±"))
-    earlier = [text[:MOST_CHARACTERS] for text in found.earlier] if several else []
+    earlier = [text[:MOST_CHARACTERS] for text in found.earlier] if _has_several(reference) else []
     return "\n".join((" ".join(found.answer.split()), *earlier))
 
 

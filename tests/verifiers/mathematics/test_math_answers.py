@@ -190,6 +190,7 @@ WHOLE_TEXTS = {
         4, 5 ‖ $x = \boxed{4}$ or $x = □$  ¦  4, 5 ‖ $\boxed{4} \quad □$
         x=4, y=5 ‖ $x = \boxed{4}$ and $y = □$  ¦  5 ‖ First $\boxed{4}$. Then $□$.
         5 ‖ <think>\boxed{6}</think> $□$  ¦  5 ‖ ```⏎\boxed{6}⏎```⏎So $□$.
+        3, 5 ‖ (a) $\boxed{3}$⏎⏎(b) $□$  ¦  3, 5 ‖ **(a)** \(\boxed{3}\)⏎**(b)** \(□\)
         5 ‖ $□$⏎```python⏎print(r'\boxed{6}')⏎```  ¦  18 ‖ A: 18 ‖ A:  ¦  18 ‖ A: 17⏎A: 18 ‖ A:
         9 * 2 = 18⏎#### 18 ‖ #### 18 ‖ ####  ¦  18 ‖ #### $18 ‖ ####  ¦  5 ‖ 答案：5 ‖ 答案
         5 ‖ 答案是5 ‖ 答案  ¦  18 ‖ 所以一共是18个。⏎答案：18。 ‖ 答案：  ¦  5 ‖ $\boxed{x = □}$
@@ -204,7 +205,9 @@ WHOLE_TEXTS = {
     ("incorrect", "hedged"): pairs(r"""
         5 ‖ $\boxed{4}$ or $□$  ¦  5 ‖ $\boxed{4}$ and $□$  ¦  18 ‖ #### 18 or 19 ‖ ####
     """),
-    ("undecided", "several_boxes"): pairs(r"4, 5 ‖ One is $\boxed{4}$. The other is $□$."),
+    ("undecided", "several_boxes"): pairs(
+        r"3, 6 ‖ (a) $\boxed{3}$⏎(b) $□$  ¦  4, 5 ‖ One is $\boxed{4}$. The other is $□$."
+    ),
     ("incorrect", "no_answer"): pairs(r"""
         5 ‖ <think>□</think> I do not know.  ¦  17 ‖ see step 17  ¦  18 ‖ The answer is 18.
         18 ‖ \boxed{}  ¦  18 ‖ A: 18

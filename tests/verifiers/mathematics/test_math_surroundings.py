@@ -63,6 +63,46 @@ ACCEPTED = texts(r"""
     $$2 + 3 = 5.$$Since $□$ is prime, we are done.  ¦  $□\tag{1}$  ¦  $□$ ✅
     □⏎⏎No other values work.  ¦  □⏎⏎It is 2 more than 3.  ¦  so it is $□$ (mod 7)
     □⏎⏎Let me know if you need more help!
+    $□$<|end_of_solution|>  ¦  □⏎<|end_of_solution|>  ¦  I put it in \boxed{}: $□$
+    Put it in \boxed{}.⏎⏎$□$  ¦  Use \boxed{...}.⏎⏎□  ¦  □. The requested form is \boxed{}.
+    \boxed{=5}  ¦  \boxed{5\\}  ¦  \boxed{5,}  ¦  \boxed{5, altogether}  ¦  \boxed{\text{Answer: }5}
+    \boxed{\text{The answer is } 5}  ¦  □⏎⏎Common mistake: some answer 6, which is incorrect.
+    □. Many students answer 6, which is wrong.  ¦  ~~\boxed{6}~~ $□$  ¦  <del>\boxed{6}</del> □
+    The number of boxes that contain neither pens nor pencils is $□$.
+    The number of ways that are not symmetric is □.  ¦  Those who did not come are □.
+    The graph has $□$ y-intercepts.  ¦  It is □ in base 10.  ¦  The area is $□$ $\text{cm}^2$.
+    The area is $□$ \(\text{cm}^2\).  ¦  When $x=6$, $□$ is the value.
+    Since $2 < 3$, $□$ works.
+    The answer is (in meters) $□$.  ¦  So, x = □, y = 7  ¦  The value is $□$ [1].  ¦  $□$[^1].
+    $2+3=□ \approx 5.0$  ¦  equals\boxed{5}.
+""")
+# Layouts of final answers by models, each with the usual line ends.
+LAYOUTS = texts(r"""
+    **Final Answer**⏎⏎□  ¦  \[⏎□⏎\]  ¦  $$⏎□⏎$$  ¦  ### Final Answer⏎⏎$$□$$  ¦  # Answer⏎□
+    \begin{align*}⏎□⏎\end{align*}  ¦  Thus $n=5$.⏎⏎\[□\]  ¦  **Answer:**⏎⏎$$⏎□⏎$$
+    Therefore, the answer is:⏎\[⏎□⏎\]⏎<|im_end|>  ¦  ---⏎⏎**Final Answer:** $□$
+    1. We add.⏎2. We stop.⏎⏎Final answer: $□$  ¦  | Result |⏎|---|⏎| $□$ |  ¦  > **Answer:** □
+    ✅ **Answer:** □  ¦  \begin{align*}⏎x &= 2+3 \\⏎&= □⏎\end{align*}
+    **Conclusion**⏎So we get⏎$$x=□.$$  ¦  \section*{Answer}⏎□  ¦  \begin{center}⏎□⏎\end{center}
+    Answer:⏎- $□$  ¦  \[\therefore \quad □\]  ¦  $$\large □$$  ¦  **Step 3: Conclude.**⏎□
+    <answer>⏎□⏎</answer>  ¦  **Answer: □**⏎⏎*Explanation:* we add.  ¦  *□*  ¦  $\textcolor{red}{□}$
+    \[ \begin{array}{c} □ \end{array} \]  ¦  Total = 2 + 3⏎= □  ¦  The answer is:<br>□
+""")
+BOUNDS = [
+    *("least", "most", "minimum", "maximum", "minimal", "maximise", "greatest", "largest"),
+    *("smallest", "nearest", "simplest", "closest", "highest", "interest", "honest", "forest"),
+]
+# Right answers in other languages.
+OTHER_LANGUAGES = texts(r"""
+    Die Antwort ist $□$.  ¦  Die Summe von 2 und 3 ist $□$.  ¦  Somit gibt es $□$ Möglichkeiten.
+    Daher ist $n = 6$ nicht möglich, also $n = □$.  ¦  Das Ergebnis ist $□$ Meter.
+    La réponse finale est $□$.  ¦  Donc, la somme de $2$ et $3$ vaut $□$.
+    La respuesta es $□$. Comprobación: $2+3=5$.  ¦  Por lo tanto, el valor es □.
+    Portanto, a resposta é $□$.  ¦  Dus het antwoord is $□$.  ¦  Ответ: $□$.
+    Следовательно, $x = □$.  ¦  Vậy đáp án là $□$.  ¦  Jadi jawabannya adalah $□$.
+    因此，答案是$□$。  ¦  所以小明有3个苹果，又买了2个，一共□个。  ¦  따라서 답은 $□$입니다.
+    したがって、答えは $□$ です。  ¦  よって $x+1=6$ なので $x=□$ である。  ¦  इसलिए उत्तर $□$ है।
+    إذن الجواب هو $□$.
 """)
 # The box is there, but the text does not say 5: by reason.
 REFUSED = {
@@ -137,6 +177,39 @@ NEVER_CORRECT = texts(r"""
     □⏎⏎However, the answer must be $7$.  ¦  □⏎⏎So the result is 7.  ¦  □⏎⏎This answer is wrong.
     □⏎⏎I was wrong.  ¦  □. I meant 7.  ¦  $□$ is too small
     □⏎⏎Let me recalculate. It should be 7.  ¦  □⏎⏎The answer isn't right.  ¦  □。不对，是7
+    One might guess $□$, but this is too small.  ¦  almost $□$  ¦  $□$ at least.  ¦  $□$-ish
+    $□$⏎⏎Hold on. We need to subtract 1. So 4.  ¦  $□$. Alternatively, 6 works too.  ¦  $6$, $□$
+    $□$ for even n, 6 for odd n.  ¦  If it rains, $□$; otherwise $6$.  ¦  ~~$□$~~  ¦  <del>$□$</del>
+    Answer: 6. Also acceptable: $□$  ¦  \boxed{\phantom{5}}  ¦  $□\approx6$  ¦  $□$, give or take 1
+    nearly $□$  ¦  just under $□$  ¦  Some would say $□$.  ¦  $□$ unless $n$ is odd
+    not quite $□$  ¦  $□$ is not quite right  ¦  It is tempting to say $□$.  ¦  $□$ or thereabouts
+    $□$ but that is too large  ¦  $□$, though this is wrong  ¦  $□$. On second thought, 6.
+    Students often answer $□$, which is incorrect.  ¦  $□$. Scratch that: 6.  ¦  $□$. Correction: 6.
+    $□$. Let me redo this. We get 6.  ¦  $□$. My mistake, 6.  ¦  $□$. Another solution is 6.
+    $□$ is one answer; 6 is another.  ¦  $□$ and also $6$  ¦  $□$ as well as $6$
+    $□$ (sometimes 6)  ¦  $□$ if odd, 6 if even  ¦  $□$, i.e. 6  ¦  $□$, that is, $6$  ¦  4..□
+    $□$...6  ¦  $□$ is close to the answer  ¦  It is $□$ but I'm not sure: maybe 6.
+    $\cancel{□}$  ¦  no more than $□$  ¦  The answer is $□$ (or is it 6?)
+""")
+# "Or", "not" and retractions in other languages.
+NEVER_CORRECT_IN_OTHER_LANGUAGES = texts(r"""
+    Die Antwort ist $□$ oder $6$.  ¦  La réponse est $□$ ou $6$.  ¦  答えは$□$または$6$です。
+    Ответ: $□$ или $6$.  ¦  La risposta è $□$ oppure $6$.  ¦  답은 $□$ 또는 $6$입니다.
+    Cevap $□$ veya $6$.  ¦  الجواب هو $□$ أو $6$.  ¦  उत्तर $□$ या $6$ है।  ¦  Đáp án là $□$ hoặc $6$.
+    Odpowiedź to $□$ lub $6$.  ¦  Het antwoord is $□$ of $6$.  ¦  Jawabannya $□$ atau $6$.
+    答案是 $□$ 或者 $6$。  ¦  La respuesta es $□$ o $6$.  ¦  A resposta é $□$ ou $6$.
+    উত্তর $□$ বা $6$।  ¦  $6$ oder $□$  ¦  6 ou □  ¦  Antwort: 6 oder $□$.
+    La réponse est $□$. Attendez, c'est faux : la réponse est 6.
+    Die Antwort ist $□$. Moment, das ist falsch. Die Antwort ist 6.
+    Die Antwort ist $□$. Nein, doch eher 6.
+    La respuesta es $□$. Espera, es incorrecto: la respuesta es 6.
+    Ответ $□$. Подождите, это неверно. Ответ 6.
+    答えは$□$です。いや、間違えました。答えは6です。  ¦  Die Antwort ist nicht $□$.
+    La réponse n'est pas $□$.  ¦  La respuesta no es $□$.  ¦  A resposta não é $□$.
+    Ответ не $□$.  ¦  答えは$□$ではありません。  ¦  답은 $□$이 아닙니다.  ¦  Cevap $□$ değil.
+    La risposta non è $□$.  ¦  Odpowiedź to nie $□$.  ¦  Het antwoord is niet $□$.
+    Jawabannya bukan $□$.  ¦  Đáp án không phải là $□$.  ¦  उत्तर $□$ नहीं है।  ¦  الجواب ليس $□$.
+    উত্তর $□$ নয়।
 """)
 # Read in another way than lists of words would read them: (text, what is said, why).
 DECIDED_OTHERWISE = [
@@ -188,15 +261,17 @@ ROUNDED_ENDS = pairs(r"""
 """)
 
 
-@pytest.mark.parametrize("text", ACCEPTED)
+@pytest.mark.parametrize("text", [*ACCEPTED, *LAYOUTS, *OTHER_LANGUAGES])
 def test_words_around_the_box_leave_the_answer_alone(text):
     assert outcome("5", text) == EQUAL
 
 
-@pytest.mark.parametrize("word", ["least", "maximum", "greatest", "simplest", "interest"])
+@pytest.mark.parametrize("word", BOUNDS)
 def test_a_problem_that_may_ask_for_a_bound_does_not_change_how_a_layout_is_read(word):
-    read = {text: outcome("5", text, f"What is the {word} one?") for text in ACCEPTED}
+    asked = f"What is the {word} one?"
+    read = {text: outcome("5", text, asked) for text in [*ACCEPTED[::4], *LAYOUTS]}
     assert [text for text, said in read.items() if said != EQUAL] == []
+    assert {outcome("6", text, asked)[0] for text in LAYOUTS} == {"incorrect"}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +307,12 @@ def test_what_humans_write_around_a_box_is_decided(reference, response):
 
 
 @pytest.mark.parametrize(
-    ("reference", "response"), [*(("5", text) for text in NEVER_CORRECT), *NOT_CORRECT]
+    ("reference", "response"),
+    [
+        *(("5", text) for text in NEVER_CORRECT),
+        *NOT_CORRECT,
+        *(("5", text) for text in NEVER_CORRECT_IN_OTHER_LANGUAGES),
+    ],
 )
 def test_another_value_or_unit_beside_the_box_is_never_accepted(reference, response):
     assert outcome(reference, response)[0] != "correct"
