@@ -23,7 +23,7 @@ from heavydistill.verifiers.mathematics.tokens import FUNCTIONS, Tokens
 # --- Bounded arithmetic: the size of every number is checked before or right after it is computed.
 MOST_BITS = 200_000
 MOST_DIGITS = 100
-LARGEST_FACTORIAL = 2000
+LARGEST_FACTORIAL = 10_000
 LARGEST_EXPONENT = 10_000
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from heavydistill.verifiers.mathematics import units
@@ -130,6 +131,8 @@ _DOUBTS = re.compile(
 )
 _ELLIPSES = frozenset((r"\ldots", "...", ".."))
 _UNREAD = frozenset((r"\mid", r"\colon", r"\to", r"\mapsto", r"\equiv", r"\sim", r"\forall", "&"))
+_PART = re.compile(r"(\d+(?:\.\d+)?) ?([^\W\d_]+|°)")
+_IN_PARTS = re.compile(rf"{_PART.pattern}(?:(?: and|,(?: and)?)? ?{_PART.pattern}){{1,2}}")
 _SUCH_THAT = frozenset(("|", ":", r"\mid", r"\colon"))
 _NOT_UNDERSTOOD = Unclear("not_understood")
 
@@ -150,7 +153,7 @@ def _shape(tokens: Tokens) -> Shape:
     tokens = stripped(tokens)
     if not tokens:
         return Unclear("no_answer")
-    for take in (_words, _many, _union, _relation, _bracketed, _matrix, _ratio, _signs):
+    for take in (_compound, _words, _many, _union, _relation, _bracketed, _matrix, _ratio, _signs):
         shape = take(tokens)
         if shape is not None:
             return shape
@@ -304,7 +307,7 @@ def _measure(tokens: Tokens) -> Shape:
     start = _unit_start(tokens)
     if not start:
         return Formula(tokens)
-    return Measure(Formula(stripped(tokens[:start])), _unit_name(tokens[start:]))
+    return Measure(Formula(stripped(tokens[:start])), units.name_of("".join(tokens[start:])))
 
 
 def _unit_start(tokens: Tokens) -> int | None:
@@ -320,20 +323,46 @@ def _unit_start(tokens: Tokens) -> int | None:
             start = at - 1 if tokens[at - 1] == "^" else at
             has_function = any(token.lstrip("\\") in FUNCTIONS for token in tokens[:start])
             return None if has_function else start
+        if token == r"\mu" and any(next.startswith(r"\text{") for next in tokens[at + 1 : at + 3]):
+            return at
         # Letters after a number can be a unit; letters after x cannot.
         last = stripped(tokens[:at])[-1:]
         if token.isalpha() and last and (last[0][-1].isdigit() or last[0] in ("}", ")")):
-            is_long = len(token) > 1 or not token.isascii()
-            if len(token) > 2 or (is_long and units.known(_unit_name(tokens[at:]))):
+            is_long = len(token) > 2 or token in units.BARE
+            is_foreign = not token.isascii() and units.known(units.name_of("".join(tokens[at:])))
+            if is_long or is_foreign:
                 return at
     return None
 
 
-def _unit_name(tokens: Tokens) -> str:
-    text = "".join(
-        token[6:-1] if token.startswith(r"\text{") else token
-        for token in tokens
-        if token not in ("{", "}")
-    )
-    text = text.replace(r"\degree", "°").replace("^°", "°").replace("\\", "")
-    return " ".join(text.split())
+def loose_measure(formula: Formula) -> Measure | None:
+    """A value before a known unit of any letters, as in ``9.8 m s^{-2}``; None if there is none."""
+    tokens = formula.tokens
+    for at in range(1, len(tokens)):
+        if tokens[at].isalpha() or tokens[at] in (r"\Omega", r"\mu", r"\AA"):
+            name = units.name_of("".join(tokens[at:]))
+            value = stripped(tokens[:at])
+            is_value = bool(value) and (value[-1][-1].isdigit() or value[-1] in ("}", ")"))
+            return Measure(Formula(value), name) if is_value and units.known(name) else None
+    return None
+
+
+def _compound(tokens: Tokens) -> Shape | None:
+    """A value in a unit and its parts, such as ``1 h 30 min``, in the smallest of the units."""
+    text = units.name_of("".join(tokens))
+    if not _IN_PARTS.fullmatch(text):
+        return None
+    total, last = Fraction(0), None
+    for number, name in _PART.findall(text):
+        unit, value = units.known(name), Fraction(number)
+        if unit is None or (
+            last and not (unit.converts_to(last) and value * unit.size < last.size)
+        ):
+            return None
+        # 5 km 3 m may be two values.
+        if last and unit.kind != "money" and set(str(last.size / unit.size)) <= {"1", "0"}:
+            return None
+        total, last = total + value * unit.size, unit
+    assert last is not None
+    value, smallest = total / last.size, _PART.findall(text)[-1][1]
+    return Measure(Formula(tokens_of(str(value))), smallest)

@@ -17,6 +17,7 @@ Verdicts in addition to those of ``formula_equality``, by reason:
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from heavydistill.verifiers.mathematics.shape import (
     Unclear,
     Union,
     Words,
+    loose_measure,
 )
 from heavydistill.verifiers.mathematics.tokens import Tokens
 from heavydistill.verifiers.normal import DIFFERENT, EQUAL, Outcome, normal_form
@@ -68,8 +70,14 @@ _WHY = {
 }
 
 
-def fault(reference: Shape) -> str | None:
-    """Why a reference is unfit, as a message; None if it is fit."""
+def fault(reference: Shape, problem: str) -> str | None:
+    """Why a reference to ``problem`` is unfit, as a message; None if it is fit."""
+    for unit in (part.unit for part in _parts(reference) if isinstance(part, Measure)):
+        if not units.known(unit) and not units.is_counted_noun(unit, problem):
+            return (
+                f"the unit {unit!r} of the reference is not known, and the problem does not "
+                "mention it; give the number alone, or a unit that pint knows"
+            )
     reason = next(filter(None, map(_fault, _parts(reference))), None)
     if reason is None:
         return None
@@ -96,7 +104,8 @@ def _fault(part: Shape) -> str | None:
 
 
 def _parts(shape: Shape) -> Iterator[Shape]:
-    """The innermost shapes, in order."""
+    """The shape and all shapes in it, in order."""
+    yield shape
     inner: Sequence[Shape]
     match shape:
         case Many() | Brackets() | Union() | Ratio() | Matrix():
@@ -107,7 +116,6 @@ def _parts(shape: Shape) -> Iterator[Shape]:
         case Measure():
             inner = (shape.value,)
         case _:
-            yield shape
             return
     for item in inner:
         yield from _parts(item)
@@ -152,6 +160,7 @@ class AnswerComparison:
             return self._many(given, wanted)
         if isinstance(given, Relation) or isinstance(wanted, Relation):
             return relations.compare_relations(given, wanted, self.outcome)
+        given = self._with_letters(given, wanted)
         if isinstance(given, Measure) or isinstance(wanted, Measure):
             return self._measures(given, wanted)
         return self._single(given, wanted)
@@ -264,13 +273,16 @@ class AnswerComparison:
             if units.known(unit) is None and any(map(units.counts, unit.split())):
                 return "undecided", "number_word"
         if isinstance(given, Measure) and isinstance(wanted, Measure):
-            first, second = units.known(given.unit), units.known(wanted.unit)
-            if _singular(given.unit) == _singular(wanted.unit):
+            if units.singular(given.unit) == units.singular(wanted.unit):
                 return compare_formulas(given.value.tokens, wanted.value.tokens)
-            if first is None or second is None or first.kind != second.kind:
-                return _NEEDS_UNITS
-            scale = second.size / first.size
-            return compare_formulas(given.value.tokens, _scaled(wanted.value.tokens, scale))
+            readings = units.readings(given.unit), units.readings(wanted.unit)
+            pairs = list(itertools.product(*readings))
+            for first, second in pairs:
+                if first.converts_to(second):
+                    scaled = _scaled(wanted.value.tokens, second.size / first.size)
+                    return compare_formulas(given.value.tokens, scaled)
+            is_other = pairs and all(first.is_other_than(second) for first, second in pairs)
+            return DIFFERENT if is_other else _NEEDS_UNITS
         if isinstance(given, Measure) and isinstance(wanted, Formula):
             return self._one_measure(given, given.value.tokens, wanted.tokens)
         if isinstance(given, Formula) and isinstance(wanted, Measure):
@@ -294,16 +306,38 @@ class AnswerComparison:
             is_neither = outcome == fraction == DIFFERENT
             return DIFFERENT if is_neither else ("undecided", "needs_percent")
         if outcome != DIFFERENT:
-            # 5 cm does not match a reference of 5 if the problem uses metres.
-            is_other = is_given and units.is_named_otherwise(unit, self.text)
+            # 5 cm does not match a reference of 5 if the problem asks for metres.
+            is_other = is_given and not units.fits(measure.unit, self.text)
             return _NEEDS_UNITS if is_other else outcome
         # 500 cm may match a reference of 5 if metres are meant; degrees may match radians.
-        scales = {size / unit.size for size in units.sizes(unit.kind)}
+        scales = {size / unit.size for size in units.sizes(unit)}
         scales |= {1 / scale for scale in scales}
         if any(compare_formulas(given, _scaled(wanted, scale)) == EQUAL for scale in scales):
             return _NEEDS_UNITS
-        is_angle = unit.kind in ("angle", "radian") and r"\pi" in (*given, *wanted)
+        is_angle = unit.kind == "angle" and r"\pi" in (*given, *wanted)
         return _NEEDS_UNITS if is_angle else DIFFERENT
+
+    def _with_letters(self, given: Shape, wanted: Shape) -> Shape:
+        """``given``, as a measure if its letters can only be a unit that is mentioned."""
+        if not isinstance(given, Formula) or _number(given) is not None:
+            return given
+        loose = (
+            loose_measure(given) if isinstance(wanted, Measure) or _is_constant(wanted) else None
+        )
+        if loose is None:
+            return given
+        expected = {*units.named(self.text), *units.asked(self.text)[0]}
+        if isinstance(wanted, Measure):
+            expected |= {*units.readings(wanted.unit)}
+        kinds = {unit.kind for unit in expected}
+        return loose if any(unit.kind in kinds for unit in units.readings(loose.unit)) else given
+
+
+def _is_constant(shape: Shape) -> bool:
+    try:
+        return isinstance(shape, Formula) and value_of(shape.tokens).is_number
+    except Unread:
+        return False
 
 
 def _in_brackets(outcome: Outcome) -> Outcome:
@@ -391,12 +425,6 @@ def _scaled(tokens: Tokens, scale: Fraction) -> Tokens:
         return tokens
     factor = ("{", str(scale.numerator), "}", "{", str(scale.denominator), "}")
     return ("(", *tokens, ")", r"\cdot", r"\frac", *factor)
-
-
-def _singular(unit: str) -> str:
-    """A unit in the singular. Symbols keep their case and a final s: MW and mW, m and ms."""
-    spelled = unit.rstrip(".")
-    return spelled.lower().removesuffix("s") if len(spelled) > 3 else spelled
 
 
 # --- Canonical text: equal answers get the same text, so that their votes count together.

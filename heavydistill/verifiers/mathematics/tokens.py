@@ -45,7 +45,7 @@ _FONT = re.compile(
 _ROW_END = re.compile(r"\\\\(?:\s*\[-?[0-9.]+(?:pt|em|ex|mm|cm|in)\])?")
 _NESTED_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
 _TEXT = re.compile(
-    r"\\(?:text[a-z]{0,2}|mathrm|mathtt|mbox|hbox|operatorname\*?|rm)\s*\{([^{}]*)\}"
+    r"\\(?:text[a-z]{0,2}|mathrm|mathtt|mbox|hbox|operatorname\*?|rm)\s*\{((?:[^{}]|\{-?[0-9]\})*)\}"
 )
 # A formula inside an answer, as in "$1$, $2$"; "$4 and $5" are two amounts of money.
 _DOLLARS = re.compile(r"(?<!\\)\$(?=[^\s$])([^$]*[^\s$\\])\$(?!\d)")
@@ -102,7 +102,7 @@ def _as_fraction(decimal: re.Match[str]) -> str:
 
 
 def _as_text(content: str) -> str:
-    inner = " ".join(content.split())
+    inner = " ".join(content.replace("{", "").replace("}", "").split())
     if inner in ("e", "i"):
         return inner
     return f" {inner} " if re.fullmatch(r"[0-9.,/+-]*", inner) else rf"\text{{{inner}}}"

@@ -114,7 +114,7 @@ class Math(Verifier):
                     f"the reference has boxes with different contents, {box!r} and {reference!r}; "
                     "put the whole answer into one box"
                 )
-        return fault(shape)
+        return fault(shape, problem.text)
 
     def is_plain(self, problem: Problem) -> bool:
         try:

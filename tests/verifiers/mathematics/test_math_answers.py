@@ -82,7 +82,7 @@ DIFFERENT = pairs(r"""
     120_3 ‖ 121_3  ¦  5 cm ‖ 6 cm  ¦  5 cm ‖ 5 \text{ m}  ¦  5 ‖ 6 cm  ¦  50\% ‖ 40\%
     50\% ‖ 40  ¦  30^\circ ‖ 60^\circ  ¦  \infty ‖ -\infty  ¦  5 ‖ \infty
     (x,y)=(1,2) ‖ (x,y)=(2,1)  ¦  7 ‖ 3 + 5 = 8  ¦  ABC_{16} ‖ BAC_{16}
-    a_n=2n+1 ‖ 2n-1
+    a_n=2n+1 ‖ 2n-1  ¦  5 cm ‖ 5 kg  ¦  5\ \mu\mathrm{m} ‖ 5\ \mathrm{mm}
     12\text{ m/s} ‖ 12\text{ km/h}  ¦  [-2,1) ‖ \{x \mid -2 \le x \le 1\}
 """)
 HEDGED = pairs(r"""
@@ -117,7 +117,7 @@ UNDECIDED = pairs(r"""
     5 ‖ 4=5  ¦  5 ‖ n=4=5  ¦  0 ‖ 25x^2-1=0  ¦  9 ‖ 5 \quad 4  ¦  10 ‖ 5 5  ¦  cat ‖ act
     \text{CBA} ‖ \text{ABC}  ¦  AB ‖ BA  ¦  27 ‖ 26.67 \approx 27
     11111111100 ‖ 11, 111, 111, 100  ¦  1,3,5,\ldots,2n-1 ‖ 1,2,\ldots,n  ¦  3:4 ‖ 6:8
-    3:4 ‖ 4:3  ¦  (-\infty,3)\cup(3,\infty) ‖ \mathbb{R}\setminus\{3\}  ¦  12\text{ m/s} ‖ 12 m/s
+    3:4 ‖ 4:3  ¦  (-\infty,3)\cup(3,\infty) ‖ \mathbb{R}\setminus\{3\}
     (-\infty,1)\cup(2,\infty) ‖ (1,2)  ¦  2\sin 40^\circ ‖ 2\cos 40^\circ
     \sin 30^\circ ‖ \sin 30  ¦  x > 2 ‖ \{x \in \mathbb{R} : x > 2\}
     (-\infty,1)\cup(2,\infty) ‖ \{x \mid x<1 \text{ or } x>2\}
@@ -135,11 +135,11 @@ UNDECIDED = pairs(r"""
     \begin{pmatrix}1&2\\3&4\end{pmatrix} ‖ \begin{vmatrix}1&2\\3&4\end{vmatrix}  ¦  5 ‖ 5\%
     0.05 ‖ 5\%  ¦  5\% ‖ 5  ¦  5\% ‖ 0.05  ¦  5 ‖ 500 cm  ¦  5 ‖ 5 fifths  ¦  12 ‖ 12 factorial
     5 ‖ 5 pairs  ¦  5 ‖ 5 squared  ¦  5 ‖ 5 thousand  ¦  5000 ‖ 5 thousand
-    5 ‖ 5 \text{ million}  ¦  5 ‖ 5 dozen  ¦  5 ‖ 5 flurbs  ¦  5 cm ‖ 5 kg  ¦  5 apples ‖ 5 pears
+    5 ‖ 5 \text{ million}  ¦  5 ‖ 5 dozen  ¦  5 ‖ 5 flurbs  ¦  5 apples ‖ 5 pears
     \frac{\pi}{6} ‖ 30^\circ  ¦  30^\circ + x ‖ 30+x  ¦  5 ‖ maybe 5  ¦  4:30 p.m. ‖ 4:30
     4:30 p.m. ‖ 4:30 a.m.  ¦  120_3 ‖ 120_4
     2\begin{pmatrix}1\\2\end{pmatrix} ‖ \begin{pmatrix}2\\2\end{pmatrix}
-    5\ \mu\mathrm{m} ‖ 5\ \mathrm{mm}  ¦  x=1, y=2 ‖ x=2, y=1  ¦  x=1, y=2 ‖ 2, 1
+    x=1, y=2 ‖ x=2, y=1  ¦  x=1, y=2 ‖ 2, 1
     1, 2 ‖ 1, 1, 2  ¦  5 ‖ x=5, y=6  ¦  \{x : x = 3k\} ‖ x = 3k
     1, \{x : x = 2k\} ‖ 1, \{x : x = 3k\}  ¦  \infty + 1 ‖ \infty + 2  ¦  x\infty ‖ 2x\infty
     y=2x+3 ‖ 2x+3  ¦  x^2=4 ‖ x=2  ¦  x^2=4 ‖ x=\pm 2  ¦  five ‖ 5
