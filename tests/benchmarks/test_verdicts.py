@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+from collections import Counter, defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from sandboxing import need_sandbox
 
 from heavydistill.schema import Problem
 
-SOLUTIONS = Path(__file__).parents[2] / ".." / "shared" / "data" / "math_solutions_2500.jsonl"
+DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
+SOLUTIONS, RESPONSES = DATA / "math_solutions_2500.jsonl", DATA / "model_solutions_sky.jsonl"
 
 
 def printed(*arguments: str) -> str:
@@ -107,6 +109,68 @@ def test_undecided_and_false_verdicts_are_counted_by_kind_of_text(tmp_path):
         "1 missing_module",
     ):
         assert line in told
+
+
+def test_labelled_responses_are_counted_by_model_and_label_and_what_contradicts_is_listed(tmp_path):
+    rows = [
+        ("m", r"So $\boxed{5}$.", "5", True),
+        ("m", r"So $\boxed{6}$.", "5", True),
+        ("m", r"So $-\boxed{5}$.", "5", True),
+        ("m", "The sum.", r"\sum_{k=1}^n k", True),
+        ("n", r"So $\boxed{5}$.", "5", False),
+        ("n", r"So $\boxed{7}$.", "5", False),
+    ]
+    keys = ("model", "response", "reference", "is_correct")
+    same = {"benchmark": "b", "question": "?"}
+    file = tmp_path / "rows.jsonl"
+    lines = [
+        json.dumps(same | {"id": f"r{number}"} | dict(zip(keys, row, strict=True)))
+        for number, row in enumerate(rows)
+    ]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    told = printed("--responses", str(file), "--show=9")
+    for line in (
+        "m, b\n  labelled right: n 4, correct 1 (25.0%, 4.6% to 69.9%), incorrect 1 ",
+        "refused 1 (25.0%",
+        "n, b\n  labelled wrong: n 2, correct 1 (50.0%",
+        "undecided, labelled right: 1 outside_box\nundecided, labelled wrong: none",
+        "first 3 boxed, labelled right: accepted 1",
+        "correct, labelled wrong: r4 equal, '5': ",
+        "incorrect, labelled right: r1 different",
+        "undecided, labelled right: r2 outside_box",
+        "refused, labelled right: r3 ",
+    ):
+        assert line in told
+    assert re.search(r"processor time per verdict: [\d.]+ ms", told)
+
+
+@pytest.mark.slow
+def test_responses_of_models_are_decided():
+    if not RESPONSES.is_file():
+        pytest.skip(f"{RESPONSES.name} is not here")
+    told = printed("--responses", str(RESPONSES))
+    shares = defaultdict(Counter)
+    group = ""
+    for line in told.splitlines():
+        if label := re.match(r"  labelled (right|wrong): n (\d+)", line):
+            kind = "physics" if "minerva" in group else "mathematics"
+            of = shares["all" if group == "all" else kind, label[1]]
+            of["n"] += int(label[2])
+            for what, count in re.findall(r"(\w+) (\d+) \(", line):
+                of[what] += int(count)
+        else:
+            group = line
+
+    def share(kind: str, label: str) -> float:
+        counts = shares[kind, label]
+        return counts["undecided"] / (counts["n"] - counts["refused"])
+
+    assert share("mathematics", "right") <= 0.015
+    assert share("physics", "right") <= 0.07
+    assert share("all", "wrong") <= 0.16
+    # The labels are wrong there: a reader agrees with the verdicts.
+    assert shares["all", "right"]["incorrect"] <= 9
+    assert shares["all", "wrong"]["correct"] <= 26
 
 
 @pytest.mark.slow

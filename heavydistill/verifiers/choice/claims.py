@@ -6,6 +6,9 @@ an assumption ("if", "might", "one would think") or about another answer ("the w
 "his answer was"). If there is no claim, a response that consists only of a letter or of an option's
 text counts as one. All claims must agree, and after the last one none may be retracted or disputed.
 
+In other languages than English and Chinese, boxes, tags and "Answer:" are claims; after the last
+one, the letter of another option, or a word for "not" or "wrong", disputes it.
+
 Not covered: other phrases, such as "I choose C" and "C is correct"; choosing between two claims.
 """
 
@@ -16,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from heavydistill.verifiers import foreign
 from heavydistill.verifiers.choice.reading import (
     FLAGS,
     LETTER,
@@ -123,6 +127,9 @@ _RIVALS = any_of(
     r"(?:correct|right|acceptable|possible)",
 )
 
+_ANY_LETTER = re.compile(LETTER)
+_CHINESE = re.compile(r"[\u4e00-\u9fff](?![^\n]*[\u3040-\u30ff])")
+
 
 @dataclass(frozen=True, slots=True)
 class Claims:
@@ -166,7 +173,11 @@ def claims_in(text: str, options: Options) -> Claims:
 def _doubt(text: str, readings: list[Reading], options: Options) -> str:
     """Reason code if the claims are ambiguous; empty if they are not."""
     last = readings[-1]
+    rest = text[last.end :]
+    is_foreign = foreign.is_foreign(rest) and not _CHINESE.search(rest)
     if _CORRECTION.search(text, last.end - 1 if last.end else 0):
+        return "retracted"
+    if is_foreign and (foreign.denies("", rest) or foreign.calls_wrong(rest)):
         return "retracted"
     if not last.letters:
         return "no_option"
@@ -177,6 +188,9 @@ def _doubt(text: str, readings: list[Reading], options: Options) -> str:
     if len(last.letters) > 1:
         return ""
     (letter,), start = last.letters, readings[0].end
+    named = {match[1] for match in _ANY_LETTER.finditer(rest)} if is_foreign else set()
+    if named & set(options.letters) - {letter}:
+        return "conflict"
     denied_letters = {name for match in _DENIALS.finditer(text, start) for name in match.groups()}
     rivals = {name for match in _RIVALS.finditer(text, start) for name in match.groups()}
     is_disputed = letter in denied_letters or rivals & set(options.letters) - {letter}
@@ -195,7 +209,13 @@ def _found(text: str, options: Options) -> Iterator[_Claim | None]:
         content = text[opens:closes]
         if not content.strip() or "\\boxed" in content:
             continue  # empty, or a tag around a box
-        if _NOT_THIS_BOX.search(text[max(0, start - _WINDOW) : start]) or denied(text, end):
+        before = text[max(0, start - _WINDOW) : start]
+        said = foreign.last_sentence(before)
+        if (
+            (foreign.is_foreign(said) and foreign.denies(said, ""))
+            or _NOT_THIS_BOX.search(before)
+            or denied(text, end)
+        ):
             yield None
             continue
         reading = read_alone(content, options)

@@ -23,8 +23,8 @@ The arguments are ``{"options": [...]}``: the texts in the order shown, or the n
 only the problem's text has them. ``problems.options`` writes them, together with the order of the
 dataset. The reference is the letter of the right option.
 
-Not covered: questions with several right options; options described in other words; claims in
-languages other than English and Chinese.
+Not covered: questions with several right options; options described in other words; phrases of
+claims in languages other than English and Chinese.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Choice(Verifier):
     """The verifier ``choice``, described in this module's docstring."""
 
     name = "choice"
-    version = "6"
+    version = "7"
     runs_in: ClassVar[Place] = "here"
     argument_columns: ClassVar[tuple[str, ...]] = ("options",)
 

@@ -23,6 +23,7 @@ import re
 from dataclasses import dataclass
 from itertools import chain
 
+from heavydistill.verifiers import foreign
 from heavydistill.verifiers.mathematics import units
 from heavydistill.verifiers.normal import is_rounded, normal_form, plain, plain_decimal
 
@@ -112,7 +113,7 @@ def peel(sides: Sides) -> None:
 
 # --- What the text on both sides means.
 MOST_READ = 10_000
-_PHRASE, _WINDOW, _SAMPLE = 80, 300, 1000
+_PHRASE, _WINDOW = 80, 300
 _NAME = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?"
 _MANY = r"(?:(?:hundred|thousand|dozen)(?:s|ths?)?|\w*illion\w*)"
 _NUMERAL = (
@@ -170,15 +171,11 @@ _OPERAND_BEFORE = re.compile(
 )
 _LISTED_BEFORE = re.compile(r"(?:[0-9)}\]]|\b[a-zA-Z])\s*[,;] ?$")
 _LABEL_BEFORE = re.compile(r"[A-Z]\w+ \d+: $|\([^()]*[a-zA-Z]{3}[^()]*\) ?$")
-_OR = (
-    r"oder|ou|o|u|oppure|или|либо|veya|ya da|hoặc|lub|albo|atau|أو|یا|या|বা|또는|혹은"
-    r"|または|もしくは|あるいは"
-)
 _OTHER_BEFORE = re.compile(
     r"(?<![\w.,/^{}+*\\-])(?<![+*/^-] )(?<!cdot )(?<!times )"
     rf"(?:(?P<name>{_NAME})\s*=\s*)?(?:\\boxed\{{)?(?P<value>{NUMBER})"
-    rf"(?P<after>\}}?\s*(?:\\?%|(?P<unit>(?!(?:or|and|to|of|out|per|{_OR})\b)[a-z]+))?\s*(?:\$|\\\))?,?\s*)"
-    rf"(?P<joint>(?:or|and|{_OR})\b(?: \w+)?|to|(?:out )?of|per|[或和与到至、]|)[\s}}$]*"
+    rf"(?P<after>\}}?\s*(?:\\?%|(?P<unit>(?!(?:or|and|to|of|out|per|{foreign.OR})\b)[a-z]+))?\s*(?:\$|\\\))?,?\s*)"
+    rf"(?P<joint>(?:or|and|{foreign.OR})\b(?: \w+)?|to|(?:out )?of|per|[或和与到至、]|)[\s}}$]*"
     rf"(?P<again>{_NAME}\s*=)?\s*$"
 )
 _LISTED = re.compile(r"(?:\b(?:are|is|either)\s*\$?|[:,]\s*\$?|^\s*\$?|[\s(]\$)\s*$")
@@ -266,30 +263,6 @@ _ALSO = re.compile(
     re.IGNORECASE,
 )
 
-# Text in other languages than English, which has one of these words. "Or" is read by its structure:
-# another bare value. Words for "not" and "wrong" are not.
-_ENGLISH = re.compile(
-    r"\b(?:the|and|thus|therefore|hence|answer|this|that|which|with|from|there|since|because|she"
-    r"|step|must|equals|how|should|have|has|each|not|rather|than|but|mod|it|are|they|you|if|then|when|only)\b",
-    re.IGNORECASE,
-)
-_WORD = re.compile(r"(?<![\\a-zA-Z])[^\W\d_]{2,}|[^\W\d_a-zA-Z]")
-_FOREIGN_SENTENCE_ENDS = re.compile(r"[!?。！？।\n]|\.(?!\d)")
-_FOREIGN_NOT_BEFORE = re.compile(
-    r"\b(?:nicht|keine?|pas|no|não|non|не|нет|nie|niet|geen|bukan|tidak|không|ليس|ليست|لا)"
-    r"(?:\s+[^\W\d_]+){0,2}[\s$:*]*$",
-    re.IGNORECASE,
-)
-_FOREIGN_WRONG = (
-    r"falsch|faux|fausse|fals[oa]|incorrec\w+|неверн\w*|неправильн\w*|ошиб\w+|errad[oa]|sbagliat\w+"
-    r"|yanlış|خطأ|غلط|गलत|ভুল|間違\w*|틀[렸린]|\bsai\b|\bsalah\b|błęd\w+|\bfout\b|onjuist"
-)
-_FOREIGN_NOT_AFTER = re.compile(
-    rf"[^.!?。！？।\n\d]{{0,20}}?(?:\b(?:nicht|pas|no|não|non|не|nie|niet|bukan|không|değil)\b"
-    rf"|नहीं|नहीँ|نہیں|ليس|নয়|ではな|ではあ|じゃな|でない|아니|아닙|不是|{_FOREIGN_WRONG})",
-    re.IGNORECASE,
-)
-_FOREIGN_TAKEN_BACK = re.compile(_FOREIGN_WRONG, re.IGNORECASE)
 # A value that ends a sentence, perhaps with a particle: 6です。
 _FOREIGN_LAST = re.compile(
     rf"{_BARE}[\s$)*]{{0,4}}[^\W\d_a-zA-Z\u4e00-\u9fff]{{0,6}}\s*(?:[.!?。！？।\n]|\Z)"
@@ -304,9 +277,9 @@ def surroundings(
     Returns:
         (reason code if the answer is ambiguous, else None; currency before the box; unit after it).
     """
-    before, after = _TAG.sub(" ", before[-_SAMPLE:]), _TAG.sub(" ", after)
+    before, after = _TAG.sub(" ", before[-2 * _PHRASE :]), _TAG.sub(" ", after)
     # Some models write the backslash twice, as in JSON.
-    sides = Sides(re.sub(r"(?<!\\)\\$", "", before[-2 * _PHRASE :]), after[:_WINDOW])
+    sides = Sides(re.sub(r"(?<!\\)\\$", "", before), after[:_WINDOW])
     peel(sides)
     unit, end = units.typeset(sides.right)
     opens = re.match(r"(?:\$|\\\()\s*", sides.right)
@@ -319,14 +292,13 @@ def surroundings(
     if currency := _CURRENCY.search(sides.left):
         sides.left = sides.left[: currency.start()]
         peel(sides)
-    is_foreign = _is_foreign(before + after[:_WINDOW])
     if (
         _changed_before(sides, content, problem)
-        or (is_foreign and _changed_in_foreign_words(sides, content))
+        or _changed_in_foreign_words(sides, content)
         or _changed_after(sides, content, problem)
     ):
         return "outside_box", "", ""
-    if _taken_back(after, content) or (is_foreign and _taken_back_in_foreign_words(after, content)):
+    if _taken_back(after, content) or _taken_back_in_foreign_words(after[:MOST_READ], content):
         return "retracted", "", ""
     return None, currency[0].strip() if currency else "", unit or units.spoken(sides.right)
 
@@ -454,26 +426,26 @@ def _is_of_others(after: str, end: int, content: str) -> bool:
     return bool(numbers) and not any(same_number(number, content) for number in numbers)
 
 
-def _is_foreign(text: str) -> bool:
-    return not _ENGLISH.search(text) and _WORD.search(text) is not None
-
-
 def _changed_in_foreign_words(sides: Sides, content: str) -> bool:
     """Whether the sentence around the box denies it, or names another value after it."""
-    if _FOREIGN_NOT_BEFORE.search(sides.left[-_PHRASE:]) or _FOREIGN_NOT_AFTER.match(sides.right):
-        return True
-    sentence = _FOREIGN_SENTENCE_ENDS.split(sides.right, maxsplit=1)[0]
-    return any(
-        not same_number(number[0], content)
-        # Chinese counting words: 其中3个
-        and not re.match(r"[\u4e00-\u9fff]", sentence[number.end() :])
-        for number in _BARE_NUMBER.finditer(sentence)
+    before, after = foreign.last_sentence(sides.left), foreign.first_sentence(sides.right)
+    if not foreign.is_foreign(f"{before} {after}"):
+        return False
+    return (
+        foreign.denies(before, after)
+        or any(
+            not same_number(number[0], content)
+            # Chinese counting words: 其中3个
+            and not re.match(r"[\u4e00-\u9fff]", after[number.end() :])
+            for number in _BARE_NUMBER.finditer(after)
+        )
     )
 
 
 def _taken_back_in_foreign_words(after: str, content: str) -> bool:
-    after = after[:MOST_READ]
-    if _FOREIGN_TAKEN_BACK.search(after):
+    if not foreign.is_foreign(after):
+        return False
+    if foreign.calls_wrong(after):
         return True
     return normal_form(content[:MOST_READ]).value is not None and any(
         not same_number(number["answer"], content) for number in _FOREIGN_LAST.finditer(after)

@@ -31,6 +31,7 @@ Final Answer: Option C | The answer is option C. | The answer is the letter C.
 The answer is clearly C. | The answer is therefore (C). | The answer should be C.
 The correct answer would be C. | The correct answer is C because A and B are rocky.
 The correct answer is C, not A. | The correct answer is C rather than A or B.
+Die Antwort ist \boxed{C}.
 Correct option: C) Jupiter | If we compare the masses, one is far larger, so the answer is C.
 The answer is not A. The answer is C. | 答案选C | 最终答案：**C** | 正确选项是C | 因此选C。
 故选：C。 | 本题选C | 不是A。答案是C。 | c | Option C | ### Final Answer:↵↵$\boxed{C}$
@@ -38,7 +39,7 @@ Final Answer: The final answer is C. I hope it is correct. | <answer>\boxed{C}</
 答案是C，不是B | 应选C，而非B | I would say the answer is C. | 【答案】C↵【解析】木星最大
 The right letter is C. | The correct answer would therefore be C. | \boxed{C\text{. Jupiter}}
 \boxed{选C} | 选C。A、B错误，D错误。 | 答案：C。A项错误，B项错误。 | 答案是C。A、B、D均不对
-Answer: ✅ **C** | The answer is C. Reason for my answer: it is large.
+Answer: C. Das ist Jupiter. | Answer: ✅ **C** | The answer is C. Reason for my answer: it is large.
 """)
 # Responses that claim one other option.
 OTHER = _texts(r"""
@@ -60,7 +61,8 @@ UNDECIDED = {
 \boxed{B} \boxed{C} | \boxed{C} The final answer is B. | Answer: C↵Or B.
 Answer: C. Alternatively, D. | \boxed{C. Mars} | \boxed{(C) 42} | Answer: C. Mars
 The answer is C and D moves faster. | Answer: B C D | \boxed{C.D.}
-<answer>A</answer><answer>C</answer> | Answer: Jupiter. Or Mars.
+<answer>A</answer><answer>C</answer> | Answer: Jupiter. Or Mars. | \boxed{C} o B
+\boxed{C} oder vielleicht B
 Answer: A) false B) false C) true D) false | The answer is C, and A and B are wrong.
 故选C，A、B、D错误。 | Answer: C, D is too small. | The answer is C and D is also correct.
 答案是C，D也正确。 | Answer: C, and D is possible too.
@@ -70,6 +72,8 @@ The answer is C. It could be D. | The answer is C. But B is possible. | Answer: 
 The answer is B. \boxed{C} | Answer: C. It could also be D.
 Answer: C. In the end, both B and C are correct.
 The answer is C. But C is not the correct answer. | \boxed{C} The answer is not C.
+Answer: C. Moment, B ist richtig. | Answer: C. Non, la bonne réponse est B.
+Answer: C. いや、Bです。 | Ответ: \boxed{C}. Нет, всё-таки B.
 答案是C。答案不是C。 | Answer: C. B | Answer: C↵D | The answer is C. On reading again it is D.
 The answer is B. Wait, I mixed up the letters, so the answer is C.
 Answer: A↵Hmm, let me recheck.↵Answer: C
@@ -79,6 +83,7 @@ The answer is A. No, that was Venus. Actually the answer is C. | 答案是A。�
     "retracted": _texts(r"""
 Answer: C. Wait, that cannot be, it must be one of the others.
 \boxed{C} Actually, I was thinking of Mars. | 答案是C。不对，应该是别的。
+Answer: C. Moment, das ist falsch. | \boxed{C} ist nicht richtig. | \boxed{C}. Attendez, c'est faux.
 The answer is C. I mean D. | The answer is C. Just kidding, it is D.
 """),
     "no_option": _texts(r"""
@@ -88,6 +93,7 @@ Answer: A planet that is large | Final answer: see above | The answer is neither
 \boxed{C?} | Answer: C -> D | Answer: 'C' | \boxed{F} | Answer: E | The answer is (F).
 """),
     "no_answer": _texts(r"""
+Die Antwort ist nicht \boxed{C} | La respuesta no es \boxed{C}
 The answer is C?! | not \boxed{C} | The answer is not \boxed{C} | It isn't \boxed{C}
 \boxed{C} is wrong | \boxed{C} is not correct. | \boxed{C | \boxed{}
 I do not think the answer is C. | It is not true that the answer is C. | The wrong answer is C.
@@ -185,7 +191,7 @@ def test_one_option_is_extracted_alike_so_that_votes_meet():
     texts = [r"\boxed{\text{(C)}}", "Answer: **c**", "Jupiter", "故选C"]
     verdicts = [judged(problem(), text) for text in texts]
     assert {verdict.extracted for verdict in verdicts} == {"C"}
-    assert verdicts[0].verifier == "choice@6"
+    assert verdicts[0].verifier == "choice@7"
 
 
 def test_the_evidence_of_a_conflict_is_its_claims():
