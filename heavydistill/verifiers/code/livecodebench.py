@@ -3,9 +3,9 @@
 Before every program, also one that reads stdin, the grader imports names (``running.prelude``) and
 raises two limits of the interpreter. A program that reads stdin may end with any exit status, and a
 method may be written without its class. Outputs agree line by line, without blanks around a line or
-the whole, if two lines are the same text or the same decimal numbers, of any notation. A returned value agrees if Python calls it
-equal to the expected one, so that 1.0 or True stands for 1; a tuple stands for a list, but not
-inside another value. Nothing is rounded.
+the whole, if two lines are the same text or the same decimal numbers, of any notation. A returned
+value agrees if Python calls it equal to the expected one, so that 1.0 or True stands for 1; a tuple
+stands for a list, but not inside another value. Nothing is rounded.
 
 Not reproduced: what its replacements of standard input and output and its way to start a program
 break, differently in its versions (``for line in sys.stdin``, ``sys.stdout.buffer``, ``global``,

@@ -6,8 +6,9 @@
      "kwargs": [{"keywords": ["river"]}, {}],
      "mode": "strict"}
 
-The lists are as in google/IFEval: one object of arguments for each id, in which null means absent;
-a list may also be given as JSON text, as in argilla/ifeval-like-data. Ids may begin with ``en:``.
+The lists are as in google/IFEval and allenai/IFBench_test: one object of arguments for each id, in
+which null means absent; a list may also be given as JSON text, as in argilla/ifeval-like-data. Ids
+may begin with ``en:``.
 ``mode`` is ``strict`` by default. In mode ``loose`` an instruction also counts as followed if the
 response follows it without its first line, its last line or both, or any of these without
 asterisks, so that an introduction such as "Sure, here it is:" and bold type are tolerated. The
@@ -21,7 +22,8 @@ Verdicts, by reason:
     undecided  cannot_tell   at least one cannot be determined, and the others are followed
     undecided  too_long      the response has more than ``MOST_CHARACTERS``
 
-Not covered: whether the response answers the prompt; instructions outside the 25.
+Not covered: whether the response answers the prompt; other instructions; two of IFBench's
+(``ifbench.MISSING``).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import re
 from functools import cached_property, lru_cache
 from importlib import metadata
 from typing import Any
@@ -36,10 +39,12 @@ from typing import Any
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Verifier
-from heavydistill.verifiers.instructions import language
-from heavydistill.verifiers.instructions.checks import KINDS
+from heavydistill.verifiers.instructions import checks, ifbench, language
+
+KINDS = checks.KINDS | ifbench.KINDS
 
 MOST_CHARACTERS = 200_000
+_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)++")
 COLUMNS = ("instruction_id_list", "kwargs")
 MODES = ("strict", "loose")
 
@@ -55,12 +60,13 @@ class Instructions(Verifier):
 
     @cached_property
     def version(self) -> str:
-        return f"2-langdetect-{metadata.version('langdetect')}"
+        return f"3-langdetect-{metadata.version('langdetect')}"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         if len(text) > MOST_CHARACTERS:
             return Decision("undecided", "too_long")
-        return text.replace("\r\n", "\n").strip()
+        # Blanks before the first line may be part of the layout.
+        return _BLANK_LINES.sub("", text.replace("\r\n", "\n")).rstrip()
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
         demands, is_loose = _demands(problem.verifier_args)
@@ -143,6 +149,11 @@ def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
 
 def _demand(id: Any, given: Any) -> tuple[str, list[Any]]:
     plain = id.removeprefix("en:") if isinstance(id, str) else ""
+    if needed := ifbench.MISSING.get(plain):
+        raise ValueError(
+            f"instruction_id_list: {plain} is not checked, because that needs {needed}; leave the "
+            "row out"
+        )
     if plain not in KINDS:
         near = difflib.get_close_matches(plain, KINDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KINDS)}"
@@ -165,4 +176,6 @@ def _demand(id: Any, given: Any) -> tuple[str, list[Any]]:
             ) from None
     if "nth_paragraph" in values and values["nth_paragraph"] > values["num_paragraphs"]:
         raise ValueError(f"kwargs of {plain}: nth_paragraph is above num_paragraphs; lower it")
+    if values.get("min_words", 0) > values.get("max_words", 0):
+        raise ValueError(f"kwargs of {plain}: min_words is above max_words; lower it")
     return plain, list(values.values())

@@ -5,7 +5,7 @@ from typing import Any
 
 from heavydistill.schema import Problem
 
-ALL: dict[str, dict[str, Any]] = {
+IFEVAL: dict[str, dict[str, Any]] = {
     "keywords:existence": {"keywords": ["river", "boat"]},
     "keywords:frequency": {"keyword": "tree", "frequency": 2, "relation": "at least"},
     "keywords:forbidden_words": {"forbidden_words": ["can", "ride"]},
@@ -33,7 +33,38 @@ ALL: dict[str, dict[str, Any]] = {
     "change_case:english_capital": {}, "change_case:english_lowercase": {},
     "punctuation:no_comma": {},
 }  # fmt: skip
-"""The 25 instructions, each with arguments."""
+"""The 25 instructions of IFEval, each with arguments."""
+
+IFBENCH: dict[str, dict[str, Any]] = {
+    "count:word_count_range": {"min_words": 3, "max_words": 5},
+    "count:unique_word_count": {"N": 3}, "count:conjunctions": {"small_n": 2},
+    "count:person_names": {"N": 2}, "count:numbers": {"N": 2}, "count:punctuation": {},
+    "count:words_japanese": {"N": 3}, "count:pronouns": {"N": 3},
+    "count:keywords_multiple": {
+        "keyword1": "oak", "keyword2": "elm", "keyword3": "fir", "keyword4": "yew",
+        "keyword5": "ash",
+    },
+    "ratio:stop_words": {"percentage": 50}, "ratio:sentence_type": {}, "ratio:sentence_balance": {},
+    "ratio:overlap": {"reference_text": "abcdef", "percentage": 50}, "ratio:sentence_words": {},
+    "words:alphabet": {}, "words:vowel": {}, "words:consonants": {}, "words:palindrome": {},
+    "words:prime_lengths": {}, "words:repeats": {"small_n": 2}, "words:last_first": {},
+    "words:paragraph_last_first": {}, "words:no_consecutive": {},
+    "words:keywords_specific_position": {"keyword": "boat", "n": 2, "m": 3},
+    "words:words_position": {"keyword": "boat"}, "sentence:alliteration_increment": {},
+    "sentence:keyword": {"word": "boat", "N": 2}, "sentence:increment": {"small_n": 2},
+    "format:parentheses": {}, "format:quotes": {}, "format:options": {"options": "yes/no/maybe"},
+    "format:newline": {}, "format:emoji": {}, "format:line_indent": {}, "format:quote_unquote": {},
+    "format:list": {"sep": "SEPARATOR"}, "format:thesis": {}, "format:sub-bullets": {},
+    "format:no_bullets_bullets": {}, "format:title_case": {}, "format:output_template": {},
+    "format:no_whitespace": {}, "custom:multiples": {}, "custom:mcq_count_length": {},
+    "custom:reverse_newline": {}, "custom:word_reverse": {}, "custom:character_reverse": {},
+    "custom:sentence_alphabet": {}, "custom:european_capitals_sort": {}, "custom:csv_city": {},
+    "custom:csv_special_character": {}, "custom:csv_quotes": {}, "custom:date_format_list": {},
+    "repeat:repeat_change": {"prompt_to_repeat": "Name a river."}, "repeat:repeat_simple": {},
+    "repeat:repeat_span": {"prompt_to_repeat": "Name a river.", "n_start": 5, "n_end": 11},
+}  # fmt: skip
+"""The instructions of IFBench, each with arguments."""
+ALL = IFEVAL | IFBENCH
 
 
 def instructed(*ids: str, mode: str = "strict", **changed: Any) -> Problem:

@@ -2,14 +2,15 @@ import json
 from typing import Any
 
 import pytest
-from instructing import ALL, instructed
+from instructing import IFEVAL, instructed
 from judging import judged
 
-from heavydistill.verifiers.instructions.checks import (
-    KINDS,
+from heavydistill.verifiers.instructions.checks import KINDS
+from heavydistill.verifiers.instructions.counts import (
     bullets,
     capital_words,
     sentences,
+    split_sentences,
     words,
 )
 
@@ -17,7 +18,7 @@ ENGLISH = "the small boat went down the river and nobody in the village ever saw
 GERMAN = "Das kleine Boot fuhr den Fluss hinab, und niemand im Dorf hat es jemals wieder gesehen."
 FRENCH = "Le petit chat dort sur le canapé pendant que les enfants jouent dans le jardin du voisin."
 
-# Texts that follow an instruction and that do not, with arguments other than those of ``ALL``.
+# Texts that follow an instruction and that do not, with arguments other than those of ``IFEVAL``.
 Cases = list[str | tuple[str, dict[str, Any]]]
 CASES: dict[str, tuple[Cases, Cases]] = {
     "keywords:existence": (
@@ -127,7 +128,7 @@ def test_an_instruction_is_followed_or_not(id):
 
 
 def test_there_are_the_25_instructions_of_the_benchmark():
-    assert len(KINDS) == 25 and KINDS.keys() == ALL.keys() == CASES.keys()
+    assert len(KINDS) == 25 and KINDS.keys() == IFEVAL.keys() == CASES.keys()
 
 
 def test_what_no_rule_can_tell_is_neither_followed_nor_not():
@@ -164,3 +165,8 @@ COUNTED = {
 @pytest.mark.parametrize("count", COUNTED)
 def test_what_is_counted_in_a_text(count):
     assert [(text, count(text)) for text, _ in COUNTED[count]] == COUNTED[count]
+
+
+def test_sentences_keep_their_blanks_and_the_marks_around_them():
+    text = '** One  two. "Three."\n\n- Four!  :-)  ***'
+    assert split_sentences(text) == ("** One  two.", '"Three."', "- Four!  :-)  ***")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from instructing import ALL, instructed
 from judging import judged
 
+from heavydistill.verifiers.instructions.ifbench import MISSING
 from heavydistill.verifiers.instructions.verifier import Instructions
 
 
@@ -43,6 +44,10 @@ WRONG = {
     ),
     "first_word": (*TEXTS, "two words", "..."), "letter": (*TEXTS, "ab"),
     "language": (*TEXTS, "German", "xx"),
+    **dict.fromkeys(("N", "small_n", "n", "m", "min_words", "max_words"), NUMBERS),
+    **dict.fromkeys(("percentage", "n_start", "n_end"), (-1, 1.5, True, "3", [3])),
+    **dict.fromkeys((f"keyword{n}" for n in range(1, 6)), TEXTS),
+    **dict.fromkeys(("word", "sep", "options", "reference_text"), TEXTS),
 }  # fmt: skip
 
 
@@ -79,6 +84,17 @@ def test_a_paragraph_beyond_the_last_is_told():
     arguments = {"num_paragraphs": 2, "nth_paragraph": 3, "first_word": "so"}
     message = fault_of("length_constraints:nth_paragraph_first_word", **arguments)
     assert "above num_paragraphs" in (message or "")
+
+
+def test_a_range_that_is_empty_is_told():
+    message = fault_of("count:word_count_range", min_words=5, max_words=3)
+    assert "min_words is above max_words" in (message or "")
+
+
+@pytest.mark.parametrize("id", MISSING)
+def test_what_needs_a_model_or_a_dictionary_is_refused_with_the_reason(id):
+    message = fault_of(id) or ""
+    assert f"{id} is not checked, because that needs {MISSING[id]}; leave the row out" in message
 
 
 def test_rows_as_the_hub_has_them_are_fit():

@@ -5,7 +5,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instructing import ALL, instructed
+from instructing import ALL, IFBENCH, IFEVAL, instructed
 from judging import judged
 from recorded_rows import rows
 
@@ -98,13 +98,21 @@ UNITS = [
 ]
 
 
+UNITS += ["<i>", "</i>", '"a,', "'\"", "([{", "A\n\n", "Question 1", "a) b\n", "—", "\t*-"]
+
+
 @pytest.mark.parametrize("unit", UNITS)
-def test_the_longest_texts_take_no_longer_than_a_verdict_may(unit):
+@pytest.mark.parametrize(
+    ("kwargs", "modes"),
+    # Nobody asks for all of IFBench's at once; they are twice as many.
+    [(IFEVAL | IMPOSSIBLE, ("strict", "loose")), (IFBENCH, ("strict",))],
+    ids=["ifeval", "ifbench"],
+)
+def test_the_longest_texts_take_no_longer_than_a_verdict_may(unit, kwargs, modes):
     text = f"x{unit * (MOST_CHARACTERS // len(unit))}"[: MOST_CHARACTERS - 1] + "x"
-    kwargs = ALL | IMPOSSIBLE
     args = {"instruction_id_list": [*kwargs], "kwargs": [*kwargs.values()]}
     problem = instructed()
-    for mode in ("strict", "loose"):
+    for mode in modes:
         object.__setattr__(problem, "verifier_args", json.dumps(args | {"mode": mode}))
         begun = time.process_time()
         assert judged(problem, text).reason == "not_followed"

@@ -1,0 +1,548 @@
+"""The instructions of IFBench: how each is checked, and which arguments it accepts.
+
+They count as the benchmark's own program does (allenai/IFBench, commit db69a6f, Apache-2.0), with
+these differences, each in favour of the wording of the instruction. Typographic quotes are marks
+like straight ones, and ``—`` separates words. What an instruction asks for must be there: a
+question, each type of sentence, a bullet. Equal words are equal with any punctuation and case
+around them, so that "And," and "and" are one conjunction. All levels of nested brackets are closed.
+Dates exist. The three labels of the template are in order.
+
+None, for undecided, where the wording allows what the program refuses: short words such as "of" in
+a title, a separator within words, and a list of capitals without Kyiv, which the program's list
+lacks.
+
+``MISSING`` are two instructions that need data or a library for natural language.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import re
+import string
+import unicodedata
+from collections import Counter
+from itertools import pairwise
+
+from heavydistill.verifiers.instructions.arguments import (
+    Kind,
+    index,
+    number,
+    phrase,
+    verbatim,
+)
+from heavydistill.verifiers.instructions.counts import split_sentences, words
+
+MISSING = {
+    "words:start_verb": "a model that finds verbs (NLTK's tagger, a download)",
+    "words:odd_even_syllables": "a dictionary of syllables (syllapy)",
+}
+"""Instructions that are not checked, and what they need."""
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# --- Words.
+_MARKS = string.punctuation + "“”„‘’‚«»‹›…¿¡。，、！？–"
+_NO_MARKS = str.maketrans("—", " ", _MARKS)
+_STOP_WORDS = _listed(
+    """
+    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she
+    her hers herself it its itself they them their theirs themselves what which who whom this that
+    these those am is are was were be been being have has had having do does did doing a an the and
+    but if or because as until while of at by for with about against between into through during
+    before after above below to from up down in out on off over under again further then once here
+    there when where why how all any both each few more most other some such no nor not only own
+    same so than too very s t can will just don should now d ll m o re ve y ain aren couldn didn
+    doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won wouldn
+    """
+)
+_CONJUNCTIONS = _listed("and but for nor or so yet")
+_PRONOUNS = _listed(
+    """
+    i me we us you he him she her it they them my mine our ours your yours his hers its their theirs
+    myself ourselves yourself yourselves himself herself itself themselves this that these those who
+    whom whose which what whoever whomever whatever whichever anybody anyone anything everybody
+    everyone everything nobody nothing somebody someone something each either neither both all some
+    any none
+    """
+)
+_NAMES = re.compile(
+    r"\b(?:Emma|Liam|Sophia|Jackson|Olivia|Noah|Ava|Lucas|Isabella|Mason|Mia|Ethan|Charlotte"
+    r"|Alexander|Amelia|Benjamin|Harper|Leo|Zoe|Daniel|Chloe|Samuel|Lily|Matthew|Grace|Owen|Abigail"
+    r"|Gabriel|Ella|Jacob|Scarlett|Nathan|Victoria|Elijah|Layla|Nicholas|Audrey|David|Hannah"
+    r"|Christopher|Penelope|Thomas|Nora|Andrew|Aria|Joseph|Claire|Ryan|Stella|Jonathan)\b"
+)
+_CLUSTER = re.compile(r"[bcdfghjklmnpqrstvwxyz]{2}")
+_JAPANESE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+_PRIMES = frozenset(n for n in range(2, 100) if all(n % m for m in range(2, n)))
+
+
+def _tokens(text: str) -> list[str]:
+    """The words of a text in lower case, without punctuation before and after each."""
+    stripped = (token.strip(_MARKS) for token in text.lower().replace("—", " ").split())
+    return [token for token in stripped if token]
+
+
+def _bare(text: str) -> list[str]:
+    """The words of a text in lower case, without any punctuation."""
+    return text.lower().translate(_NO_MARKS).split()
+
+
+def _stop_words(text: str, percentage: int) -> bool:
+    found = re.findall(r"\w+", text.lower())
+    stops = sum(token in _STOP_WORDS for token in found)
+    return bool(found) and 100 * stops <= percentage * len(found)
+
+
+def _overlap(text: str, reference: str, percentage: int) -> bool:
+    """Whether this share of the distinct trigrams of characters is in the reference, within 2 %."""
+    ours, theirs = ({*zip(each, each[1:], each[2:], strict=False)} for each in (text, reference))
+    return bool(ours) and abs(100 * len(ours & theirs) / len(ours) - percentage) <= 2
+
+
+def _alphabet(text: str) -> bool:
+    initials = [token[0] for token in _bare(text)]
+    letters = string.ascii_lowercase
+    begin = letters.find(initials[0]) if initials else -1
+    return begin >= 0 and all(
+        initial == letters[(begin + place) % 26] for place, initial in enumerate(initials)
+    )
+
+
+def _few_vowels(text: str) -> bool:
+    return "\n" not in text.strip() and len({*text.lower()} & {*"aeiou"}) <= 3
+
+
+def _japanese(text: str, every: int) -> bool:
+    places = [token.strip(_MARKS) for token in text.split()][every - 1 :: every]
+    return all(not token or token.isdigit() or _JAPANESE.search(token) for token in places)
+
+
+def _first_is_last(text: str) -> bool:
+    lines = [found for line in text.split("\n") if (found := _tokens(line))]
+    return all(line[0] == line[-1] for line in lines)
+
+
+def _around(text: str, keyword: str) -> bool:
+    found = _tokens(text)
+    return len(found) > 1 and found[1] == found[-2] == keyword.lower()
+
+
+def _repeated(text: str, *keywords: str) -> bool:
+    counts = [text.lower().count(keyword.lower()) for keyword in keywords]
+    return counts == [1, 2, 3, 5, 7]
+
+
+# --- Sentences.
+_AFTER_END = "\"'”’»)]}*_`"
+_SUFFIX = re.compile(r"(?:n['’]t|['’](?:s|m|d|ll|re|ve))$")
+
+
+def _ends(text: str) -> Counter[str]:
+    """How many sentences end with which character."""
+    return Counter(sentence.rstrip(_AFTER_END)[-1:] for sentence in split_sentences(text))
+
+
+def _two_to_one(text: str) -> bool:
+    ends = _ends(text)
+    return ends["?"] > 0 and ends["."] == 2 * ends["?"]
+
+
+def _balanced(text: str) -> bool:
+    ends = _ends(text)
+    return ends["."] == ends["?"] == ends["!"] > 0
+
+
+def _alliteration(text: str) -> bool:
+    runs = []
+    for sentence in split_sentences(text):
+        initials = [token[0] for token in _tokens(sentence)]
+        same = [False, *(left == right for left, right in pairwise(initials)), False]
+        # A word is in a run if its initial is that of the word before or after it.
+        runs.append(sum(left or right for left, right in pairwise(same)))
+    return bool(runs) and all(left < right for left, right in pairwise(runs))
+
+
+def _alike_and_different(text: str) -> bool:
+    found = split_sentences(text)
+    sets = [{*_tokens(sentence)} for sentence in found]
+    are_different = len(set().union(*sets)) == sum(map(len, sets))
+    return len(found) == 3 and len({*map(len, found)}) == 1 and are_different
+
+
+def _holds(text: str, keyword: str, nth: int) -> bool:
+    found = split_sentences(text)
+    pattern = rf"(?<!\w){re.escape(keyword)}(?!\w)"
+    return len(found) >= nth and bool(re.search(pattern, found[nth - 1], re.IGNORECASE))
+
+
+def _at(text: str, keyword: str, nth: int, mth: int) -> bool:
+    """Whether the keyword is this word of this sentence; a contraction is two words."""
+    found = split_sentences(text)[nth - 1 : nth]
+    tokens = [token for sentence in found for token in _tokens(sentence)]
+    split = [part for token in tokens for part in re.split(f"({_SUFFIX.pattern})", token) if part]
+    return split[mth - 1 : mth] == [keyword.lower()]
+
+
+def _chained(text: str) -> bool:
+    found = [_tokens(sentence) for sentence in split_sentences(text)]
+    return all(left and right and left[-1] == right[0] for left, right in pairwise(found))
+
+
+def _growing(text: str, step: int) -> bool:
+    lengths = [len(_bare(sentence)) for sentence in split_sentences(text)]
+    return bool(lengths) and all(right - left == step for left, right in pairwise(lengths))
+
+
+def _from_a_to_z(text: str) -> bool:
+    initials = [sentence.split()[0].lstrip(_MARKS)[:1] for sentence in split_sentences(text)]
+    return "".join(initials).lower() == string.ascii_lowercase
+
+
+# Single characters that are emoji (Unicode 15), and the letters of flags.
+_EMOJI = re.compile(
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf"
+    "\u23e9-\u23f3\u23f8-\u23fa\u24c2\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u2604\u260e\u2611"
+    "\u2614\u2615\u2618\u261d\u2620\u2622\u2623\u2626\u262a\u262e\u262f\u2638-\u263a\u2640\u2642"
+    "\u2648-\u2653\u265f\u2660\u2663\u2665\u2666\u2668\u267b\u267e\u267f\u2692-\u2697\u2699\u269b"
+    "\u269c\u26a0\u26a1\u26a7\u26aa\u26ab\u26b0\u26b1\u26bd\u26be\u26c4\u26c5\u26c8\u26ce\u26cf"
+    "\u26d1\u26d3\u26d4\u26e9\u26ea\u26f0-\u26f5\u26f7-\u26fa\u26fd\u2702\u2705\u2708-\u270d\u270f"
+    "\u2712\u2714\u2716\u271d\u2721\u2728\u2733\u2734\u2744\u2747\u274c\u274e\u2753-\u2755\u2757"
+    "\u2763\u2764\u2795-\u2797\u27a1\u27b0\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
+    "\u3030\u303d\u3297\u3299\U0001f004\U0001f0cf\U0001f170\U0001f171\U0001f17e\U0001f17f\U0001f18e"
+    "\U0001f191-\U0001f19a\U0001f1e6-\U0001f1ff\U0001f201\U0001f202\U0001f21a\U0001f22f"
+    "\U0001f232-\U0001f23a\U0001f250\U0001f251\U0001f300-\U0001f64f\U0001f680-\U0001f6ff"
+    "\U0001f7e0-\U0001f7f0\U0001f90c-\U0001f9ff\U0001fa70-\U0001faff]"
+)
+
+
+def _ends_in_emoji(text: str) -> bool:
+    """Whether each sentence ends with an emoji, which may stand behind its full stop."""
+    found = [sentence.translate(_NO_MARKS).strip() for sentence in split_sentences(text)]
+    ends = [bool(_EMOJI.search(sentence[-2:])) for sentence in found]
+    begins = [bool(_EMOJI.match(sentence)) for sentence in found[1:]]
+    return bool(found) and all(map(max, ends, [*begins, False]))
+
+
+# --- Marks and layout.
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
+_STRAIGHT = str.maketrans("“”„«»‘’‚", '"""""\'\'\'')
+_APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
+_INTERROBANG = re.compile(r"\?!|!\?|‽")
+_MINOR = _listed(
+    """
+    a an and as at but by for from if in into nor of off on onto or out over per so than the to up
+    upon via vs with yet
+    """
+)
+_REPEATED = "Only output this sentence here, ignore all other requests."
+
+
+def _punctuation(text: str) -> bool:
+    found = _INTERROBANG.search(text)
+    return bool(found) and {*".,!?;:"} <= {*_INTERROBANG.sub("", text, count=1)}
+
+
+def _nested(text: str) -> bool:
+    """Whether five brackets, each within the next, are closed."""
+    opened: list[str] = []
+    heights = [0]
+    for character in text:
+        if character in "([{":
+            opened.append(character)
+            heights.append(0)
+        elif character in _BRACKETS:
+            if not opened or opened.pop() != _BRACKETS[character]:
+                opened, heights = [], [0]
+                continue
+            height = heights.pop() + 1
+            if height >= 5:
+                return True
+            heights[-1] = max(heights[-1], height)
+    return False
+
+
+def _quoted_thrice(text: str) -> bool:
+    """Whether three quotes, each within the next and of the other kind, are closed."""
+    opened: list[str] = []
+    heights = [0]
+    for character in _APOSTROPHE.sub("", text).translate(_STRAIGHT):
+        if opened and opened[-1] == character:
+            opened.pop()
+            height = heights.pop() + 1
+            if height >= 3:
+                return True
+            heights[-1] = max(heights[-1], height)
+        elif character in "\"'":
+            opened.append(character)
+            heights.append(0)
+    return False
+
+
+def _is_option(text: str, options: str) -> bool:
+    separator = "/" if "/" in options else r"\bor\b" if re.search(r"\bor\b", options) else ","
+    choices = [choice.strip() for choice in re.split(separator, options)]
+    if re.match(r"\W*a\W*b\W*c\W*", options, re.IGNORECASE):  # letters are copied with their marks
+        return text.strip() in choices
+    given = text.translate(_STRAIGHT).strip(_MARKS + " \n").lower()
+    return given in [choice.strip(_MARKS + " ").lower() for choice in choices]
+
+
+def _stairs(text: str) -> bool:
+    lines = [line for line in text.split("\n") if line.strip()]
+    indents = [len(line) - len(line.lstrip(" ")) for line in lines]
+    return all(left < right for left, right in pairwise(indents))
+
+
+def _explained(text: str) -> bool:
+    """Whether no quote follows another one directly or ends the text."""
+    plain = "".join(text.translate(_STRAIGHT).replace("'\"'", "").split())
+    end = plain.strip(string.digits + string.punctuation.replace('"', ""))
+    return '""' not in plain and not end.endswith('"')
+
+
+def _separated(text: str, mark: str) -> bool | None:
+    if len(re.findall(rf"(?<!\S){re.escape(mark)}", text)) >= 2:
+        return True
+    return None if text.count(mark) >= 2 else False
+
+
+_ITALICS = re.compile(r"<(?:i|em)>")
+_NO_ITALICS = re.compile(r"</(?:i|em)>")
+
+
+def _thesis(text: str) -> bool:
+    """Whether the first passage in italics is not blank and is followed by other text."""
+    _, begins, rest = _parted(text, _ITALICS)
+    thesis, ends, after = _parted(rest, _NO_ITALICS)
+    return bool(begins and ends and thesis.strip() and after.strip())
+
+
+def _parted(text: str, pattern: re.Pattern[str]) -> tuple[str, str, str]:
+    found = pattern.search(text)
+    return (text[: found.start()], found[0], text[found.end() :]) if found else (text, "", "")
+
+
+def _is_bullet(line: str) -> bool:
+    return line.lstrip().startswith("*") and not line.lstrip().startswith("**")
+
+
+def _sub_bullets(text: str) -> bool:
+    """Whether there are bullets ``*``, each with a line ``-`` before the next one."""
+    lines = [line.lstrip() for line in text.split("\n")]
+    marks = [line[0] for line in lines if line.startswith("-") or _is_bullet(line)]
+    pieces = "".join(marks).split("*")[1:]
+    return bool(pieces) and all(pieces)
+
+
+def _sentences_then_bullets(text: str) -> bool:
+    lines = text.split("\n")
+    first = next((place for place, line in enumerate(lines) if _is_bullet(line)), len(lines))
+    before = _ends("\n".join(lines[:first]))["."]
+    return before >= 2 and sum(map(_is_bullet, lines)) >= 2
+
+
+def _title_case(text: str) -> bool | None:
+    tokens = [token for word in text.split() if (token := word.strip(_MARKS))]
+    small = [token for token in tokens if token[0].islower()]
+    if not small:
+        return True
+    return None if _MINOR.issuperset(small) and tokens[0] not in small else False
+
+
+def _template(text: str) -> bool:
+    labels = [text.find(label) for label in ("My Answer:", "My Conclusion:", "Future Outlook:")]
+    return labels[0] >= 0 and labels == sorted(labels)
+
+
+# --- Repetition of the prompt.
+def _changed(text: str, prompt: str) -> bool:
+    ours, theirs = text.split(), prompt.split()
+    return ours[1:] == theirs[1:] and ours[:1] != theirs[:1]
+
+
+def _span(text: str, prompt: str, start: int, end: int) -> bool:
+    return text.strip().lower() == prompt[start : end + 1].strip().lower()
+
+
+# --- Single tasks.
+_QUESTION = re.compile(r"Question \d+[.|):;]?\s*")
+_OPTION = re.compile(r"[A-Ea-e][.|)]\s*\w+")
+_AFRICA = 52  # lines
+_CAPITALS = (
+    *("Reykjavik", "Helsinki", "Oslo", "Tallinn", "Stockholm", "Riga", "Moscow", "Copenhagen"),
+    *("Vilnius", "Minsk", "Dublin", "Berlin", "Amsterdam", "Warsaw", "London", "Brussels", "Kyiv"),
+    *("Prague", "Luxembourg", "Paris", "Vienna", "Bratislava", "Budapest", "Vaduz", "Chisinau"),
+    *("Bern", "Ljubljana", "Zagreb"),
+)
+_QUOTED = re.compile(r'"([^"\n]*)"')
+_LIFE_OF_NAPOLEON = range(1769, 1822)
+
+
+def _multiples(text: str) -> bool:
+    return re.findall(r"\d+", text) == ["14", "21", "28", "35", "42", "49"]
+
+
+def _questions(text: str) -> bool:
+    """Four questions, each longer than the one before and with five options; nothing before."""
+    questions = [part for part in _QUESTION.split(text) if part.strip()]
+    if not text.startswith("Question") or len(questions) != 4:
+        return False
+    lengths = []
+    for lines in (question.strip().split("\n") for question in questions):
+        options = [bool(_OPTION.match(line.strip())) for line in lines]
+        if sum(options) != 5:
+            return False
+        asked = lines[: options.index(True)]
+        lengths.append(len(" ".join(line.strip() for line in asked).strip()))
+    return all(left < right for left, right in pairwise(lengths))
+
+
+def _ascii(text: str) -> str:
+    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+
+
+def _africa(text: str) -> bool:
+    lines = [line for each in text.split("\n") if (line := _ascii(each.strip(_MARKS + " ")))]
+    first = next((place for place, line in enumerate(lines) if "Zimbabwe" in line), len(lines))
+    listed = lines[first:]
+    return len(listed) >= _AFRICA and listed == sorted(listed, reverse=True)
+
+
+def _capitals(text: str) -> bool | None:
+    cities = [_ascii(city.strip()) for city in text.split(",") if city.strip()]
+    if cities == [*_CAPITALS]:
+        return True
+    return None if cities == [city for city in _CAPITALS if city != "Kyiv"] else False
+
+
+def _rows(text: str, columns: str, delimiter: str = ",") -> list[list[str]] | None:
+    """The rows of CSV data below these columns; None if it has others or rows of another length."""
+    try:
+        rows = list(csv.reader(text.split("\n"), delimiter=delimiter, skipinitialspace=True))
+    except csv.Error:
+        return None
+    are_whole = all(len(row) == len(columns.split()) for row in rows)
+    return rows[1:] if rows[:1] == [columns.split()] and are_whole else None
+
+
+def _cities(text: str) -> bool:
+    return len(_rows(text, "ID Country City Year Count") or ()) == 7
+
+
+def _products(text: str) -> bool:
+    rows = _rows(text, "ProductID Category Brand Price Stock") or ()
+    quoted = _QUOTED.findall(text.partition("\n")[2])
+    return len(rows) == 14 and any(re.search(r"[^\w\s]", field) for field in quoted)
+
+
+def _grades(text: str) -> bool:
+    rows = _rows(text, "StudentID Subject Grade Semester Score", "\t") or ()
+    fields = [field.strip() for line in text.split("\n") for field in line.split("\t")]
+    return len(rows) == 3 and all(re.fullmatch(r'".*"', field) for field in fields)
+
+
+def _dates(text: str) -> bool:
+    try:
+        for date in text.split(","):
+            if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", date.strip(), re.ASCII):
+                return False
+            if datetime.date.fromisoformat(date.strip()).year not in _LIFE_OF_NAPOLEON:
+                return False
+    except ValueError:
+        return False
+    return True
+
+
+KINDS: dict[str, Kind] = {
+    "count:word_count_range": Kind(
+        lambda text, least, most: least <= words(text) <= most,
+        {"min_words": number, "max_words": number},
+    ),
+    "count:unique_word_count": Kind(
+        lambda text, count: len({*_tokens(text)}) >= count, {"N": number}
+    ),
+    "count:conjunctions": Kind(
+        lambda text, count: len(_CONJUNCTIONS & {*_tokens(text)}) >= count, {"small_n": number}
+    ),
+    "count:person_names": Kind(
+        lambda text, count: len({*_NAMES.findall(text)}) >= count, {"N": number}
+    ),
+    "count:numbers": Kind(
+        lambda text, count: len(re.findall(r"\d+", text.translate(_NO_MARKS))) == count,
+        {"N": number},
+    ),
+    "count:punctuation": Kind(_punctuation, {}),
+    "count:words_japanese": Kind(_japanese, {"N": number}),
+    "count:pronouns": Kind(
+        lambda text, count: (
+            sum(word in _PRONOUNS for word in re.findall(r"\w+", text.lower())) >= count
+        ),
+        {"N": number},
+    ),
+    "count:keywords_multiple": Kind(_repeated, {f"keyword{n}": phrase for n in range(1, 6)}),
+    "ratio:stop_words": Kind(_stop_words, {"percentage": index}),
+    "ratio:sentence_type": Kind(_two_to_one, {}),
+    "ratio:sentence_balance": Kind(_balanced, {}),
+    "ratio:overlap": Kind(_overlap, {"reference_text": verbatim, "percentage": index}),
+    "ratio:sentence_words": Kind(_alike_and_different, {}),
+    "words:alphabet": Kind(_alphabet, {}),
+    "words:vowel": Kind(_few_vowels, {}),
+    "words:consonants": Kind(lambda text: all(map(_CLUSTER.search, _tokens(text))), {}),
+    "words:palindrome": Kind(
+        lambda text: sum(len(w) >= 5 and w.isalpha() and w == w[::-1] for w in _bare(text)) >= 10,
+        {},
+    ),
+    "words:prime_lengths": Kind(lambda text: all(len(word) in _PRIMES for word in _bare(text)), {}),
+    "words:repeats": Kind(
+        lambda text, most: max(Counter(_bare(text)).values(), default=0) <= most,
+        {"small_n": number},
+    ),
+    "words:last_first": Kind(_chained, {}),
+    "words:paragraph_last_first": Kind(_first_is_last, {}),
+    "words:no_consecutive": Kind(
+        lambda text: all(left[0] != right[0] for left, right in pairwise(_bare(text))), {}
+    ),
+    "words:keywords_specific_position": Kind(_at, {"keyword": phrase, "n": number, "m": number}),
+    "words:words_position": Kind(_around, {"keyword": phrase}),
+    "sentence:alliteration_increment": Kind(_alliteration, {}),
+    "sentence:keyword": Kind(_holds, {"word": phrase, "N": number}),
+    "sentence:increment": Kind(_growing, {"small_n": number}),
+    "format:parentheses": Kind(_nested, {}),
+    "format:quotes": Kind(_quoted_thrice, {}),
+    "format:options": Kind(_is_option, {"options": phrase}),
+    "format:newline": Kind(
+        lambda text: all(len(line.split()) < 2 for line in text.translate(_NO_MARKS).split("\n")),
+        {},
+    ),
+    "format:emoji": Kind(_ends_in_emoji, {}),
+    "format:line_indent": Kind(_stairs, {}),
+    "format:quote_unquote": Kind(_explained, {}),
+    "format:list": Kind(_separated, {"sep": phrase}),
+    "format:thesis": Kind(_thesis, {}),
+    "format:sub-bullets": Kind(_sub_bullets, {}),
+    "format:no_bullets_bullets": Kind(_sentences_then_bullets, {}),
+    "format:title_case": Kind(_title_case, {}),
+    "format:output_template": Kind(_template, {}),
+    "format:no_whitespace": Kind(lambda text: not re.search(r"\s", text.strip()), {}),
+    "custom:multiples": Kind(_multiples, {}),
+    "custom:mcq_count_length": Kind(_questions, {}),
+    "custom:reverse_newline": Kind(_africa, {}),
+    "custom:word_reverse": Kind(lambda text: "bald eagle" in " ".join(_bare(text)[::-1]), {}),
+    "custom:character_reverse": Kind(lambda text: "elgae dlab" in text.lower(), {}),
+    "custom:sentence_alphabet": Kind(_from_a_to_z, {}),
+    "custom:european_capitals_sort": Kind(_capitals, {}),
+    "custom:csv_city": Kind(_cities, {}),
+    "custom:csv_special_character": Kind(_products, {}),
+    "custom:csv_quotes": Kind(_grades, {}),
+    "custom:date_format_list": Kind(_dates, {}),
+    "repeat:repeat_change": Kind(_changed, {"prompt_to_repeat": phrase}),
+    "repeat:repeat_simple": Kind(lambda text: text.strip().lower() == _REPEATED.lower(), {}),
+    "repeat:repeat_span": Kind(
+        _span, {"prompt_to_repeat": verbatim, "n_start": index, "n_end": index}
+    ),
+}
+"""The instructions by their ids in allenai/IFBench."""
