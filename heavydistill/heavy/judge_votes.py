@@ -103,7 +103,12 @@ class Ballot:
     @property
     def name(self) -> str:
         """Name of the judge, with the hash of its prompt template."""
-        return f"{self.model}@{self.prompt.rpartition('@')[2]}"
+        return judge_name(self.model, self.prompt)
+
+
+def judge_name(model: str, prompt: str) -> str:
+    """Name of a judge; ``prompt`` is the version of its prompt."""
+    return f"{model}@{prompt.rpartition('@')[2]}"
 
 
 def said_in(reply: str, finish_reason: FinishReason, form: Replies = "verdict") -> Said:

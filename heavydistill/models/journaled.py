@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
+from pathlib import Path
 
 from heavydistill.models.request import Engine, Keep, Request, Response, forget
 from heavydistill.models.shared_resources import SharedResources
@@ -19,6 +20,12 @@ _MISSING = Response(
     failure="not_in_journal",
     error="The journal holds no response to this request.",
 )
+
+
+def journaled(engine: Engine, folder: Path, model: str, replay: bool = False) -> JournaledEngine:
+    """Return an engine that keeps its responses in the journal of a folder."""
+    journal = journals.borrow(folder.absolute(), lambda: Journal(folder))
+    return JournaledEngine(engine, journal, model, replay)
 
 
 class JournaledEngine:

@@ -191,6 +191,18 @@ def adopt(config: RunConfig) -> None:
             raise _unusable(found, error) from error
 
 
+@contextlib.contextmanager
+def account_held(config: RunConfig) -> Iterator[None]:
+    """Hold the account of a run's folder while the block runs.
+
+    Raises:
+        ConfigError: Another run holds the account, or it cannot be used.
+    """
+    adopt(config)
+    with contextlib.closing(Ledger(account_of(config))) as account, account.running():
+        yield
+
+
 def spent_in(config: RunConfig) -> Cost:
     """Cost of all runs into a folder so far, including the reservations of a killed run.
 

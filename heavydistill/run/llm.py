@@ -19,12 +19,11 @@ from pydantic import PrivateAttr
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import ConfigError
 from heavydistill.models.http.probe import Evidence
-from heavydistill.models.journaled import JournaledEngine, journals
+from heavydistill.models.journaled import journaled
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import open_engine, profile_at
 from heavydistill.models.request import Engine, Keep, Request, Response, fields_of, forget, samples
-from heavydistill.store.journal import Journal
 
 # Fields of a generation that distilabel does not have.
 EXTRAS = (
@@ -109,8 +108,7 @@ class HeavyLLM(LLM):
         self._engine = open_engine(profile, self.endpoint, ledger or None, self._evidence)
         if self.journal:
             folder = Path(self.journal)
-            journal = journals.borrow(folder.absolute(), lambda: Journal(folder))
-            self._engine = JournaledEngine(self._engine, journal, profile.model, self.replay)
+            self._engine = journaled(self._engine, folder, profile.model, self.replay)
 
     def unload(self) -> None:
         if self._engine:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.config.run import RunConfig
-from heavydistill.models.ledger import Ledger, account_of, adopt, alone
+from heavydistill.models.ledger import account_held, account_of, alone
 from heavydistill.models.profiles import LOCAL_BATCH as LOCAL_BATCH
 from heavydistill.models.profiles import Pace as Pace
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
@@ -129,9 +129,7 @@ def paying(run: ResolvedRun) -> Iterator[None]:
         held.enter_context(
             alone(same, "The same run is in progress, and both would pay for the same")
         )
-        adopt(config)
-        account = held.enter_context(contextlib.closing(Ledger(account_of(config))))
-        held.enter_context(account.running())
+        held.enter_context(account_held(config))
         yield
 
 

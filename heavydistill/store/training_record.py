@@ -17,6 +17,7 @@ from pydantic import Field
 
 from heavydistill.config.versioned import read_versioned, write_versioned
 from heavydistill.config.yaml import Section
+from heavydistill.metrics.counts import Judging
 from heavydistill.store.sets.folder import Manifest
 
 FORMAT = "heavydistill-training/1"
@@ -61,6 +62,8 @@ class RlUsed(Section):
     response_tokens: int | None = None  # maximum number of tokens of a response; null if unknown
     left_out: dict[str, int] = Field(default_factory=dict)  # prompts that were left out, by reason
     problems_sha256: str  # hash of the problems and their references, in order
+    judge: str | None = None
+    """Judge of undecided responses, as MODEL@HASH of its prompt; null without a judge."""
     run: dict[str, Any] | None = None
     """Configuration of the run that the problems come from, without folders and addresses; null if
     the prompts are caches of sets."""
@@ -113,6 +116,9 @@ class Result(Section):
     rollouts: dict[str, Ends] = Field(default_factory=dict)
     """Values at both ends of each metric that GRPO logged for sampled responses, over all starts up
     to the checkpoint that became the model."""
+    judging: Judging | None = None
+    """Undecided responses about which a judge was asked since the last start, held-out ones
+    included, and its votes; null without a judge."""
     tokens: int  # tokens trained on since the last start, in all processes, including prompts
     seconds: float  # seconds from the first step of the last start to the end
     peak_memory_gib: float | None  # peak memory of one GPU; null on a CPU

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from heavydistill.config.models import NEVER_JUDGED, Replies
 from heavydistill.errors import ProblemsError, TeacherError
 from heavydistill.heavy.cache import fence_for
-from heavydistill.heavy.judge_votes import Ballot, Vote, said_in, shown, verdict_of
+from heavydistill.heavy.judge_votes import Ballot, Vote, judge_name, said_in, shown, verdict_of
 from heavydistill.heavy.prompts import FENCE_SLOT, JudgePrompt
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.request import Response
@@ -104,6 +104,11 @@ class JudgeRules:
     """See ``answer_for_judge``."""
     control_tokens: tuple[str, ...]
     """Control tokens of the judge's tokenizer, if known."""
+
+    @property
+    def name(self) -> str:
+        """Name of the judge, with the hash of its prompt; that of its ballots."""
+        return judge_name(self.model, self.prompt.version)
 
     def question(self, problem: Problem, verdict: Verdict | None, text: str) -> str | None:
         """The prompt about a response with an undecided verdict; None if the judge is not asked.

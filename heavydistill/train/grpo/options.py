@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from yaml import YAMLError
+
+from heavydistill.config.models import Judge
 from heavydistill.config.run import Verifying
 from heavydistill.config.yaml import parse as parse_section
+from heavydistill.config.yaml import parse_yaml
 from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import Refused, TrainingOptions, option
 from heavydistill.train.fields import arguments_of
@@ -65,6 +69,7 @@ _BOUNDS = {
         "claims_share": (0, 0.3),
         "held_out": (1, 1_000_000),
         "num_generations_eval": (1, 1000),
+        "judge_timeout_s": (1, 86_400),
     },
     **{name: (0, 1) for name, default in _GUARDS.items() if isinstance(default, float)},
     **{name: (1, 1000) for name, default in _GUARDS.items() if isinstance(default, int)},
@@ -178,6 +183,29 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             "run (workers, timeout_s, memory_mb, sandbox, own)."
         },
     )
+    judge: str | dict | None = field(  # type: ignore[type-arg]
+        default=None,
+        metadata={
+            "help": "Model that decides responses which the verifiers leave undecided: YAML with "
+            "the keys of section `judge` of a run, such as `{model: NAME, endpoint: {base_url: "
+            "URL}}`. [default: that of run]"
+        },
+    )
+    judge_timeout_s: float = option(
+        120.0,
+        "Maximum number of seconds that a generation waits for the judge; a response without an "
+        "answer by then has no reward.",
+    )
+    budget: str | None = option(
+        None,
+        "Maximum cost of the judge, e.g. 25usd or 40Mtok, for all trainings into output_dir "
+        "together. When it is spent, the training goes on without the judge.",
+    )
+    journal: str | None = option(
+        None,
+        "Folder that keeps every reply of the judge. [default: `journal` in the folder that "
+        "contains output_dir]",
+    )
     held_out: int = option(
         128,
         "With eval_strategy: maximum number of held-out caches, and of held-out problems; each is "
@@ -244,6 +272,20 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         fix = "Correct the value in the file."
         # Settings of the verifiers; a given run's settings replace them.
         self.verifying = parse_section(Verifying, dict(self.verify or {}), "verify: ", fix)
+        self.judging = self._judging()
+        """Judge that was given; None for that of the run, if it has one."""
+
+    def _judging(self) -> Judge | None:
+        given = self.judge
+        if isinstance(given, str):
+            try:
+                given = parse_yaml(given)
+            except (YAMLError, ValueError) as error:
+                raise ConfigError("judge: the value is not YAML", "Put it in quotes.") from error
+        if given is None:
+            return None
+        tree = given if isinstance(given, dict) else {"model": str(given)}
+        return parse_section(Judge, tree, "judge: ", "Correct the value.")
 
     def _apply_preset(self) -> None:
         """Set the keys of the preset that are not given, and ``objective``, which names the result.

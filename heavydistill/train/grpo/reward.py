@@ -6,6 +6,9 @@
            that is retracted or only repeats the problem, or no boundary after the thinking
     None   cut off, or undecided for any other reason
 
+With a judge, its verdicts replace the undecided ones (``judge``). If it decides nothing, the rule's
+reason counts as above, except that a response about which it could not be asked has no reward.
+
 A response with reward None is left out of the loss and of its group's mean. A missing final answer
 gets 0, because with None a model would learn to give no answer when it is unsure. Answers that the
 verifier cannot parse or compare get None and are counted; inspect them if their share grows.
@@ -40,10 +43,13 @@ from typing import Any
 
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.heavy.claims import read_claims
+from heavydistill.heavy.judge_votes import FAILED as JUDGE_FAILED
+from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Claim, Problem, Verdict
 from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
 from heavydistill.train.grpo.guards import ALL_RIGHT, ALL_WRONG
+from heavydistill.train.grpo.judge import RolloutJudge
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -58,6 +64,11 @@ _OF_PARTS = ("code",)  # verifiers with partial scores, which become the reward
 _THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
 METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers", "cut_off")
 """Kinds of rewards; the share of each kind among the responses is logged as ``verdict/NAME``."""
+
+JUDGE_METRICS = ("judge/asked", "judge/failed")
+"""Names of metrics: share of the responses about which the judge was asked, and of those among
+them without enough replies."""
+_ASKED = "judge"  # beginning of the reasons of a judge's verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,8 @@ class VerdictReward:
 
     ``group`` is the number of responses in a group (``group_shares``). ``ends`` has the ids of end
     tokens: a response without one at its end was cut off. With a ``claims_share``, batches have the
-    column ``attempts``, with the fields of each ``ShownAttempt`` in the cache.
+    column ``attempts``, with the fields of each ``ShownAttempt`` in the cache. ``judge`` decides
+    what the pool leaves undecided; None for no judge.
     """
 
     __name__ = "verdict"
@@ -100,9 +112,10 @@ class VerdictReward:
         format_share: float = 0.0,
         group: int = 1,
         claims_share: float = 0.0,
+        judge: RolloutJudge | None = None,
     ) -> None:
         self._pool, self._chat, self._share, self._group = pool, chat, format_share, group
-        self._claims_share = claims_share
+        self._claims_share, self._judge = claims_share, judge
         self.ends = chat.stops
 
     def __call__(
@@ -124,7 +137,8 @@ class VerdictReward:
         rows = zip(*(columns[name] for name in PROBLEM_COLUMNS), strict=True)
         problems = [problem_of(dict(zip(PROBLEM_COLUMNS, row, strict=True))) for row in rows]
         written = [self._written(ids) for ids in completion_ids]
-        rewarded = rewards(self._pool, zip(problems, written, strict=True), self._share)
+        pairs = zip(problems, written, strict=True)
+        rewarded = rewards(self._pool, pairs, self._share, self._judge)
         if self._claims_share:
             parts = zip(rewarded, written, columns["attempts"], strict=True)
             rewarded = [with_claims(*each, self._claims_share) for each in parts]
@@ -132,8 +146,8 @@ class VerdictReward:
             if scores:
                 log_metric("claims/score", fmean(scores))
         if failed:
-            pairs = zip(rewarded, failed, strict=True)
-            rewarded = [FAILED if is_failed else reward for reward, is_failed in pairs]
+            both = zip(rewarded, failed, strict=True)
+            rewarded = [FAILED if is_failed else reward for reward, is_failed in both]
         # A group may be spread over two processes.
         right = gather_object([reward.is_right for reward in rewarded])
         for name, share in group_shares(right, self._group).items():
@@ -141,6 +155,13 @@ class VerdictReward:
         counts = Counter(reward.kind for reward in rewarded)
         for name in METRICS:
             log_metric(f"verdict/{name}", counts[name] / len(rewarded))
+        if self._judge:
+            reasons = [reward.reason for reward in rewarded]
+            asked = sum(reason.startswith(_ASKED) for reason in reasons)
+            for name, number in zip(
+                JUDGE_METRICS, (asked, reasons.count(JUDGE_FAILED)), strict=True
+            ):
+                log_metric(name, number / len(rewarded))
         log_extra("verdict", [reward.reason for reward in rewarded])
         return [reward.value for reward in rewarded]
 
@@ -149,7 +170,8 @@ class VerdictReward:
     ) -> list[Reward]:
         """Return the rewards of the responses to rows; token ids include the end token."""
         problems, written = map(problem_of, rows), map(self._written, completion_ids)
-        return rewards(self._pool, zip(problems, written, strict=True), self._share)
+        pairs = zip(problems, written, strict=True)
+        return rewards(self._pool, pairs, self._share, self._judge)
 
     def _written(self, ids: Sequence[int]) -> str | Reward:
         """Return the text of a response; or its reward, if that is already known."""
@@ -166,19 +188,31 @@ class VerdictReward:
 
 
 def rewards(
-    pool: VerdictPool, responses: Iterable[tuple[Problem, str | Reward]], format_share: float = 0.0
+    pool: VerdictPool,
+    responses: Iterable[tuple[Problem, str | Reward]],
+    format_share: float = 0.0,
+    judge: RolloutJudge | None = None,
 ) -> list[Reward]:
     """Judge responses in parallel, and return their rewards.
 
-    Each response is a problem with either the response's text or, if known, its reward.
+    Each response is a problem with either the response's text or, if known, its reward. With a
+    ``judge``, all processes must call this together.
     """
     whole = [(problem, _parted(written)) for problem, written in responses]
     to_judge = [(problem, parts[1]) for problem, parts in whole if not isinstance(parts, Reward)]
-    judged = iter(pool.judge_all(to_judge))
+    verdicts = [judged.verdict for judged in pool.judge_all(to_judge)]
+    if judge:
+        verdicts = judge.decide(
+            [
+                (problem, verdict, text)
+                for (problem, text), verdict in zip(to_judge, verdicts, strict=True)
+            ]
+        )
+    judged = iter(verdicts)
     return [
         parts
         if isinstance(parts, Reward)
-        else _rewarded(problem, *parts, next(judged).verdict, format_share)
+        else _rewarded(problem, *parts, next(judged), format_share)
         for problem, parts in whole
     ]
 
@@ -202,8 +236,12 @@ def _rewarded(
     problem: Problem, thinking: str | None, answer: str, verdict: Verdict, share: float
 ) -> Reward:
     is_undecided = verdict.label == "undecided"
-    is_fault = is_undecided and (verdict.reason in UNANSWERED or _repeats(problem, verdict))
-    if is_fault or verdict.reason in NO_FINAL_ANSWER:
+    if is_undecided and verdict.reason == JUDGE_FAILED:
+        return Reward(None, "undecided", verdict.reason)
+    ballot = ballot_of(verdict) if is_undecided else None
+    rule = ballot.rule_reason if ballot else verdict.reason
+    is_fault = is_undecided and (rule in UNANSWERED or _repeats(problem, verdict))
+    if is_fault or rule in NO_FINAL_ANSWER:
         return Reward(0.0, "unanswered", verdict.reason)
     value = float(verdict.is_correct)
     if problem.verifier in _OF_PARTS and verdict.score is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import asked_of_thinker
+from heavydistill.models.resolve import ResolvedRun
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.store.portable import portable_config
 from heavydistill.store.training_record import Ends, RlUsed, SetsUsed, TrainingRecord
@@ -29,8 +30,9 @@ from heavydistill.train.grpo.data import (
     wording_of,
 )
 from heavydistill.train.grpo.held_out import GARBLED, HeldOut, held_out
+from heavydistill.train.grpo.judge import RolloutJudge, judge_of, opened, rules_of
 from heavydistill.train.grpo.options import DELIBERATOR, JOINT, THINKER
-from heavydistill.train.grpo.reward import METRICS, VerdictReward
+from heavydistill.train.grpo.reward import JUDGE_METRICS, METRICS, VerdictReward
 from heavydistill.train.loop import (
     TrainingPlan,
     begin,
@@ -40,6 +42,7 @@ from heavydistill.train.loop import (
     step_at_end,
     trainer_options,
 )
+from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ _RECORDED = (
     "eval_v",
     "eval_pass_at_1",
     "claims/score",
+    *JUDGE_METRICS,
     *(f"verdict/{name}" for name in METRICS),
 )
 
@@ -74,6 +78,8 @@ class GrpoPlan(TrainingPlan):
     arguments: TrainArguments[GrpoConfig]
     prompts: Prompts
     held_out: HeldOut | None
+    judge: ResolvedRun | None = None
+    """Run whose judge decides undecided responses; None without a judge."""
 
 
 def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
@@ -101,6 +107,11 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
     base = load_base(arguments, [sets] if sets else [])
     prompts = read_prompts(arguments, base, sets)
     measured_on = _held_out(config, base, sets, prompts)
+    judge = judge_of(config, prompts.run)
+    if not judge:
+        roles = measured_on.roles.values() if measured_on else ()
+        kinds = {*prompts.train["verifier"], *(row["verifier"] for rows in roles for row in rows)}
+        registry.require_judge(kinds, config.dataset_name or config.run)
     record = new_record(
         arguments,
         base,
@@ -125,20 +136,26 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
             response_tokens=config.max_completion_length,
             left_out=prompts.left_out,
             problems_sha256=prompts.problems_sha256,
+            judge=rules_of(judge).name if judge else None,
             run=portable_config(prompts.run) if prompts.run else None,
         ),
     )
-    return GrpoPlan(arguments, base, record, start, prompts, measured_on)
+    return GrpoPlan(arguments, base, record, start, prompts, measured_on, judge)
 
 
 def train(plan: GrpoPlan) -> TrainingRecord:
     """Train, and write the model and its record into the output folder (``loop``)."""
-    with VerdictPool(plan.prompts.verify) as pool:
-        return run_training(plan, lambda: new_trainer(plan, pool), _measured)
+    seconds = plan.arguments.config.judge_timeout_s
+    with VerdictPool(plan.prompts.verify) as pool, opened(plan.judge, seconds) as judge:
+
+        def measured(trainer: Trainer, first: int) -> dict[str, Any]:
+            return {**_measured(trainer, first), "judging": judge and judge.judging}
+
+        return run_training(plan, lambda: new_trainer(plan, pool, judge), measured)
 
 
-def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
-    """Return the trainer of the mode; ``pool`` judges responses."""
+def new_trainer(plan: GrpoPlan, pool: VerdictPool, judge: RolloutJudge | None = None) -> RlTrainer:
+    """Return the trainer of the mode; ``pool`` judges responses, ``judge`` the undecided ones."""
     from datasets import Dataset
 
     from heavydistill.train.callbacks import WatchGuards
@@ -154,6 +171,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
         config.format_share,
         config.num_generations // size,
         config.claims_share,
+        judge,
     )
     roles = plan.held_out.roles if plan.held_out else {}
     options: dict[str, Any] = {
@@ -239,6 +257,16 @@ def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
             f"{config.temperature:g}",
         ),
     ]
+    if plan.judge and (judge := plan.judge.judge):
+        of_budget = f", at most {config.budget}" if config.budget else ""
+        lines.append(
+            (
+                "judge",
+                f"{judge.name} at {judge.endpoint.base_url}, {judge.samples} votes on each "
+                f"undecided response{of_budget}; its replies are kept in "
+                f"{plan.judge.config.journal}",
+            )
+        )
     if plan.held_out:
         each = config.num_generations_eval or group
         lines.append(("held out", f"{plan.held_out}, {each} responses each"))
