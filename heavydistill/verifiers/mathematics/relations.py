@@ -20,6 +20,7 @@ from heavydistill.verifiers.mathematics.shape import (
     Brackets,
     Formula,
     Many,
+    Measure,
     Relation,
     Shape,
     Words,
@@ -85,14 +86,46 @@ def _value(relation: Relation, compare: Compare) -> Shape | None:
     if signs == (r"\in",):
         return parts[1]
     if r"\approx" in signs:
-        # The approximation after an exact value adds nothing to it.
+        # The approximation after an exact value adds nothing to it, if it is one.
         cut = signs.index(r"\approx")
-        only_name = cut == 0 and name_of(relation) is not None
-        parts, signs = (parts[:2], ("=",)) if only_name else (parts[: cut + 1], signs[:cut])
+        if cut == 0 and name_of(relation) is not None:
+            cut, signs = 1, ("=", *signs[1:])
+        if {*signs[cut:]} - {r"\approx"}:
+            return None
+        rounded = [_approximates(part, parts[cut]) for part in parts[cut + 1 :]]
+        if not all(rounded):
+            return None
+        exact, last = parts[cut], parts[-1]
+        if isinstance(exact, Formula) and isinstance(last, Measure):
+            # The unit may be written only once.
+            exact = Measure(exact, last.unit)
+        parts, signs = (*parts[:cut], exact), signs[:cut]
     if {*signs} - {"="}:
         return None
     values = parts[1:] if name_of(relation) and len(parts) > 1 else parts
     return values[-1] if all(compare(v, values[-1]) == EQUAL for v in values[:-1]) else None
+
+
+def _approximates(part: Shape, exact: Shape) -> bool:
+    """Whether a decimal or an integer, perhaps with the unit of ``exact``, is its rounded value."""
+    if isinstance(part, Measure) and (not isinstance(exact, Measure) or part.unit == exact.unit):
+        part, exact = part.value, exact.value if isinstance(exact, Measure) else exact
+    if not isinstance(part, Formula) or not isinstance(exact, Formula):
+        return False
+    try:
+        value, number = value_of(part.tokens), value_of(exact.tokens)
+    except Unread:
+        return False
+    if not (value.is_Rational and number.is_number and number.is_real and number.is_finite):
+        return False
+    # 1.23 \times 10^5 has the place of its last digit times the power.
+    digits = next((token for token in part.tokens if token[0].isdigit()), "")
+    written = sympy.Rational(digits.replace(",", "")) if digits else sympy.Integer(0)
+    scale = abs(value / written) if written else sympy.Integer(1)
+    place = scale / 10 ** len(digits.partition(".")[2])
+    is_place = scale == 1 or sympy.log(scale, 10).is_integer
+    off = abs(sympy.N(number - value, 40))
+    return bool(is_place and (off <= place / 2 or (off < place and abs(value) < abs(number))))
 
 
 def _both(given: Relation, wanted: Relation, compare: Compare) -> Outcome:

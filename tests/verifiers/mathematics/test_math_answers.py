@@ -100,6 +100,29 @@ LONG = [
     ("2000!", (r"2000\cdot1999!", r"2000 \cdot 1999 \cdot 1998!"), ("1999!", "2000!+1", "-2000!")),
     ("[0, 10^{5000}]", ("[0, 100^{2500}]",), ("[0, 10^{4999}]", "(0, 10^{5000}]")),
 ]
+# Reference ‖ an approximation after the right value, rounded or cut.
+APPROXIMATED = pairs(r"""
+    \sqrt{2} ‖ \sqrt2\approx 1.41  ¦  \sqrt{2} ‖ \sqrt2\approx 1.4142
+    10/3 ‖ \frac{10}{3}\approx 3.33
+    10/3 ‖ \frac{10}{3} ≈ 3  ¦  \pi ‖ \pi\approx3.14  ¦  2/3 ‖ x=\frac23\approx 0.667
+    5 ‖ x\approx5
+    2/3 ‖ \frac23=\frac46\approx 0.66  ¦  123456 ‖ 123456\approx1.23\times10^5  ¦  5 ‖ 5\approx5.0
+    2\sqrt{3}\text{ cm} ‖ 2\sqrt3\text{ cm}\approx 3.46\text{ cm}  ¦  e^{10} ‖ e^{10}\approx 22026
+    2\sqrt{3}\text{ cm} ‖ 2\sqrt3\approx 3.46\text{ cm}  ¦  -\sqrt{2} ‖ -\sqrt2\approx -1.41
+    \pi ‖ \pi\approx 3.1\approx 3.14  ¦  1-\frac{1}{e} ‖ 1-\frac1e\approx0.632
+""")
+# Reference ‖ its value, and after it what does not round it.
+MISROUNDED = pairs(r"""
+    5 ‖ 5\approx6  ¦  \pi ‖ \pi\approx100  ¦  \sqrt{2} ‖ \sqrt2\approx 1.73  ¦  x^2 ‖ x^2\approx x^3
+    (1,2) ‖ (1,2)\approx(3,4)  ¦  5 ‖ x=5\approx 6  ¦  10/3 ‖ \frac{10}{3}\approx 4
+    10/3 ‖ \frac{10}{3}\approx 3.34  ¦  \sqrt{2} ‖ \sqrt2\approx 1.415  ¦  \pi ‖ \pi \approx 3.15
+    123456 ‖ 123456\approx1.24\times10^5  ¦  5 ‖ 5\approx 6\approx 5
+    1000! ‖ 1000!\approx 10^{2567}
+    -\sqrt{2} ‖ -\sqrt2\approx 1.41  ¦  1/3 ‖ \frac13\approx 33\%  ¦  5 ‖ 5 \approx 10
+    95 ‖ 95\approx 90
+    2\sqrt{3}\text{ cm} ‖ 2\sqrt3\approx 3.46\text{ m}  ¦  \sqrt{2} ‖ \sqrt2\approx x
+    2\sqrt{3}\text{ cm} ‖ 2\sqrt3\text{ cm}\approx 3.46\text{ m}  ¦  5 ‖ 5 \approx 5 \ne 6
+""")
 # Each was or could be taken for the reference by a careless rule.
 NEVER_CORRECT = pairs(r"""
     5\text{ m} ‖ 5\text{ ms}  ¦  5\text{ MW} ‖ 5\text{ mW}  ¦  5\text{ Pa} ‖ 5\text{ pa}
@@ -229,6 +252,16 @@ def test_equal_answers_are_correct(reference, answer):
 )
 def test_other_values_and_several_for_one_are_incorrect(pair, reason):
     assert outcome(pair[0], boxed(pair[1])) == ("incorrect", reason)
+
+
+@pytest.mark.parametrize(("reference", "answer"), APPROXIMATED)
+def test_an_approximation_that_rounds_the_value_adds_nothing_to_it(reference, answer):
+    assert outcome(reference, boxed(answer)) == ("correct", "equal")
+
+
+@pytest.mark.parametrize(("reference", "answer"), MISROUNDED)
+def test_a_value_beside_one_that_does_not_round_it_is_not_correct(reference, answer):
+    assert outcome(reference, boxed(answer))[0] != "correct"
 
 
 @pytest.mark.parametrize(("reference", "right", "wrong"), LONG)
