@@ -10,7 +10,8 @@ Not covered: equations that are not the reference's equation multiplied by a con
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import permutations
 
 import sympy
 
@@ -78,6 +79,34 @@ def spread(shape: Shape) -> Shape:
     if is_named and isinstance(shape, Relation) and isinstance(shape.parts[1], Many):
         return shape.parts[1]
     return shape
+
+
+def assigned(shape: Shape) -> dict[str, Shape] | None:
+    """The values of several names, as in ``x = 3, y = 4`` or ``(x, y) = (3, 4)``; else None."""
+    if isinstance(shape, Relation) and shape.signs == ("=",) and (name_of(shape) or "")[:1] == "(":
+        left, right = shape.parts
+        if isinstance(left, Brackets) and isinstance(right, Brackets):
+            names = [item.text for item in left.items if isinstance(item, Formula)]
+            same = len(names) == len(right.items) == len({*names})
+            return dict(zip(names, right.items, strict=True)) if same else None
+    if not isinstance(shape, Many) or shape.joined in ("or", "braces", "sign"):
+        return None
+    items = [item for item in shape.items if isinstance(item, Relation) and item.signs == ("=",)]
+    found = {name: item.parts[1] for item in items if (name := name_of(item))}
+    return found if 1 < len(found) == len(shape.items) else None
+
+
+def order_of(names: Iterable[str], problem: str) -> list[str] | None:
+    """The order of names in a tuple: that of the problem, or of the alphabet if it has none."""
+    ordered = sorted(names)
+    text = re.sub(r"\s|\\(?:left|right|,|!)", "", problem)
+    tried = permutations(ordered) if len(ordered) < 5 else ()
+    orders = [names for names in tried if f"({','.join(names)})" in text]
+    if orders:
+        return list(orders[0]) if len(orders) == 1 else None
+    codes = [ord(name) for name in ordered if len(name) == 1]
+    follow = len(codes) == len(ordered) and codes == list(range(codes[0], codes[0] + len(codes)))
+    return ordered if follow else None
 
 
 def _value(relation: Relation, compare: Compare) -> Shape | None:

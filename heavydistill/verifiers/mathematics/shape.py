@@ -203,7 +203,9 @@ def _many(tokens: Tokens) -> Shape | None:
         return Many(_shapes(kept), "or")
     if _AND & {*between}:
         return Many(_shapes(kept), "and")
-    return Many(_shapes(kept), "tight" if " " not in tokens and ";" not in between else "comma")
+    commas = (at for at, token in enumerate(tokens) if token == ",")
+    is_tight = ";" not in between and not any(" " in tokens[at - 1 : at + 2] for at in commas)
+    return Many(_shapes(kept), "tight" if is_tight else "comma")
 
 
 def _union(tokens: Tokens) -> Shape | None:
@@ -234,11 +236,37 @@ def _bracketed(tokens: Tokens) -> Shape | None:
     if opens == r"\{":
         return _braces(inner)
     parts, between = split(inner, _COMMAS)
+    if opens + closes == "[]" and ";" in between and (matrix := _rows(inner)):
+        return matrix
     if not between:
         return _shape(inner) if (opens, closes) in (("(", ")"), ("[", "]")) else None
     if not all(parts) or len(parts) > MOST_PARTS:
         return _NOT_UNDERSTOOD
     return Brackets(opens, _shapes(parts), closes)
+
+
+def _rows(inner: Tokens) -> Matrix | None:
+    """The matrix ``[0 -1; 1 0]``, whose rows end with semicolons; None if it has no columns."""
+    rows = [_cells(row) for row in split(inner, frozenset(";"))[0]]
+    cells = [cell for row in rows for cell in row]
+    if len({*map(len, rows)}) > 1 or len(rows[0]) < 2 or len(cells) > MOST_PARTS or not all(cells):
+        return None
+    return Matrix(_shapes(cells), len(rows[0]), is_determinant=False)
+
+
+def _cells(row: Tokens) -> list[Tokens]:
+    """The cells of a row, between commas or blanks; the blanks in ``a - b`` separate nothing."""
+    cells, commas = split(row, frozenset(","))
+    if commas:
+        return cells
+    signs = ("+", "-", r"\cdot", r"\times", "/", "=")
+    marked = [
+        ","
+        if token == " " and row[at - 1] not in signs and row[at + 1 : at + 3][-1:] != (" ",)
+        else token
+        for at, token in enumerate(row)
+    ]
+    return split(marked, frozenset(","))[0]
 
 
 def _braces(inner: Tokens) -> Shape:

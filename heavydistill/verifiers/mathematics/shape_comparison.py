@@ -42,7 +42,7 @@ from heavydistill.verifiers.mathematics.shape import (
     Words,
     loose_measure,
 )
-from heavydistill.verifiers.mathematics.tokens import Tokens
+from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
 from heavydistill.verifiers.normal import DIFFERENT, EQUAL, Outcome, normal_form
 
 OTHER_KIND: Outcome = ("undecided", "other_kind")
@@ -150,7 +150,11 @@ class AnswerComparison:
             return "incorrect" if is_hedged else "undecided", given.reason
         if given == wanted:
             return EQUAL
+        if (named := self._by_names(given, wanted)) is not None:
+            return named
         given, wanted = _only(relations.spread(given)), _only(relations.spread(wanted))
+        if (grouped := _grouped(given, wanted)) is not None:
+            return grouped
         if _are_sets(given, wanted):
             outcome = self._sets(given, wanted)
             both = isinstance(given, Relation) and isinstance(wanted, Relation)
@@ -164,6 +168,23 @@ class AnswerComparison:
         if isinstance(given, Measure) or isinstance(wanted, Measure):
             return self._measures(given, wanted)
         return self._single(given, wanted)
+
+    def _by_names(self, given: Shape, wanted: Shape) -> Outcome | None:
+        """Compare ``x = 3, y = -4`` with ``(x, y) = (3, -4)`` or with ``(3, -4)``; None if these
+        are other shapes, or if the problem leaves the order of the names open."""
+        first, second = relations.assigned(given), relations.assigned(wanted)
+        if first and second and first.keys() == second.keys():
+            outcome = self._in_order([first[name] for name in second], [*second.values()])
+            return EQUAL if outcome == EQUAL else None
+        names, other = (first, wanted) if isinstance(given, Many) else (second, given)
+        is_named = isinstance(given, Many) or isinstance(wanted, Many)
+        is_tuple = isinstance(other, Brackets) and other.opens + other.closes == "()"
+        if not (names and is_named and is_tuple and isinstance(other, Brackets)):
+            return None
+        order = relations.order_of(names, self.text)
+        values = [names[name] for name in order or names]
+        pair = (values, other.items) if names is first else (other.items, values)
+        return self._in_order(*pair) if order else _in_brackets(self._in_any_order(*pair))
 
     def _sets(self, given: Shape, wanted: Shape) -> Outcome:
         try:
@@ -200,8 +221,9 @@ class AnswerComparison:
 
     def _hedged(self, given: Sequence[Shape], wanted: Shape) -> Outcome:
         """Several values for a reference with one: correct only if all equal the reference."""
-        if isinstance(wanted, Brackets):
-            return _in_brackets(self._in_order(given, wanted.items))
+        value = wanted.parts[-1] if isinstance(wanted, Relation) else wanted
+        if isinstance(value, Brackets):
+            return _in_brackets(self._in_order(given, value.items))
         if not all(isinstance(item, Formula | Measure | Relation) for item in (*given, wanted)):
             return _SEVERAL_VALUES
         if all(self.outcome(item, wanted) == EQUAL for item in given):
@@ -233,6 +255,11 @@ class AnswerComparison:
         return EQUAL if not left else _SEVERAL_VALUES if repeated else DIFFERENT
 
     def _single(self, given: Shape, wanted: Shape) -> Outcome:
+        rows, others = _as_matrix(given), _as_matrix(wanted)
+        if rows and others:
+            outcome = self._in_order(rows.items, others.items)
+            # A column vector may be written as a row.
+            return outcome if rows.width == others.width else _in_brackets(outcome)
         match given, wanted:
             case Brackets(), Brackets():
                 outcome = self._in_order(given.items, wanted.items)
@@ -253,10 +280,6 @@ class AnswerComparison:
                     return compare_formulas((words.text,), formula.tokens)
                 says_number = _NUMBER_WORDS.search(words.text.lower())
                 return DIFFERENT if _number(formula) is not None and not says_number else _WORDS
-            case Matrix(), Matrix() if given.is_determinant == wanted.is_determinant:
-                outcome = self._in_order(given.items, wanted.items)
-                # A column vector may be written as a row.
-                return outcome if given.width == wanted.width else _in_brackets(outcome)
             case (Matrix() | Brackets(), Matrix() | Brackets()):
                 return _in_brackets(self._in_order(given.items, wanted.items))
             case Ratio(), Ratio():
@@ -340,6 +363,18 @@ def _is_constant(shape: Shape) -> bool:
         return False
 
 
+def _as_matrix(shape: Shape) -> Matrix | None:
+    """A matrix that is no determinant, also as rows in brackets: ``[[1, 2], [3, 4]]``."""
+    if not isinstance(shape, Brackets):
+        return shape if isinstance(shape, Matrix) and not shape.is_determinant else None
+    rows = [row for row in shape.items if isinstance(row, Brackets) and row.opens == shape.opens]
+    widths = {len(row.items) for row in rows if row.closes == shape.closes}
+    if len(rows) < len(shape.items) or len(widths) != 1 or any(r.must_be_interval for r in rows):
+        return None
+    cells = tuple(cell for row in rows for cell in row.items)
+    return Matrix(cells, widths.pop(), is_determinant=False)
+
+
 def _in_brackets(outcome: Outcome) -> Outcome:
     return _BRACKETS if outcome == EQUAL else outcome
 
@@ -363,6 +398,47 @@ def _are_sets(given: Shape, wanted: Shape) -> bool:
     return all(
         sets.is_set(shape) or isinstance(shape, Brackets | Many) for shape in (given, wanted)
     )
+
+
+# Numbers with other marks than 1,234.5: European, spaced, Swiss and Indian groups.
+_GROUPED = re.compile(
+    r"-?(?:[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+|[0-9]{1,3}(?:\.[0-9]{3}){2,}"
+    r"|[0-9]{1,3}(?: [0-9]{3})+(?:[.,][0-9]+)?|[0-9]{1,3}(?:'[0-9]{3})+(?:\.[0-9]+)?"
+    r"|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]+)?)"
+)
+_DECIMAL_COMMA = re.compile(r"-?[0-9]+,[0-9]+")
+
+
+def _grouped(given: Shape, wanted: Shape) -> Outcome | None:
+    """Compare numbers of which one has marks other than in 1,234.5; None for other shapes.
+
+    The reference decides whether commas can separate values: ``0,5`` is one number only beside one.
+    """
+    texts = [_written(shape) for shape in (given, wanted)]
+    marked = [bool(_GROUPED.fullmatch(text)) for text in texts]
+    if not (marked[1] or _number(wanted) is not None):
+        return None
+    has_comma = _number(given) is None and bool(_DECIMAL_COMMA.fullmatch(texts[0]))
+    if not (marked[0] or has_comma or (marked[1] and _number(given) is not None)):
+        return None
+    numbers = map(_unmarked, texts, (marked[0] or has_comma, marked[1]))
+    outcome = compare_formulas(*map(tokens_of, numbers))
+    return None if has_comma and outcome == DIFFERENT else outcome
+
+
+def _written(shape: Shape) -> str:
+    """A number as written, also if its marks split it into several values."""
+    if isinstance(shape, Many) and shape.joined == "tight":
+        return ",".join(map(_written, shape.items))
+    return shape.text if isinstance(shape, Formula) else "?"
+
+
+def _unmarked(text: str, is_marked: bool) -> str:
+    if not is_marked:
+        return text
+    is_european = bool(re.fullmatch(r"[^,]*,[0-9]+", text)) or text.count(".") > 1
+    text = text.replace(".", "").replace(",", ".") if is_european else text.replace(",", "")
+    return text.replace(" ", "").replace("'", "")
 
 
 def _may_be_one_number(many: Shape, other: Shape) -> bool:
