@@ -305,6 +305,8 @@ def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
     base = record.base
     if base.training:
         yield from _wrote(base.training)
+    if record.rl and record.rl.judge:
+        yield "judge", record.rl.judge.rpartition("@")[0]
     if record.rl and record.rl.mode != "deliberator":
         return  # only the problems of the sets were used
     for used in record.sets:

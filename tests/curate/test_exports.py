@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
-from set_folders import PROMPT, manifest, write_sets
+from set_folders import PROMPT, manifest, rewrite, write_sets
 from transformers import AutoTokenizer
 
 from heavydistill.chat.student import Student
@@ -136,6 +136,13 @@ def test_sets_that_are_not_there_are_left_out_and_said(sets, tmp_path):
     assert "`rl` is not here" in (tmp_path / "out" / "README.md").read_text()
     assert not (tmp_path / "out" / "rl.yaml").exists()
     assert not (tmp_path / "out" / "heavydistill_reward.py").exists()
+
+
+def test_prompts_that_only_a_judge_decides_go_to_no_trainer_without_one(sets, tmp_path):
+    rewrite(sets, "rl", lambda row: [{**row, "verifier": "judged"}])
+    written = export(sets, "verl", tmp_path / "out")
+    assert "rl" not in written.rows
+    assert "heavydistill grpo --judge" in written.absent["rl"]
 
 
 def test_nothing_is_left_of_an_export_that_fails(tmp_path):

@@ -324,6 +324,9 @@ def test_of_grpo_only_those_are_authors_whose_words_were_read():
     thinker = ASKED.model_copy(update={"mode": "thinker"})
     alone = record(sets=used, stage="grpo", rl=thinker, role="thinker")
     assert origin_of(alone).authors == []
+    judge = thinker.model_copy(update={"judge": "gpt-oss-120b@0a1b2c"})
+    judged = origin_of(record(sets=used, stage="grpo", rl=judge, role="thinker")).authors
+    assert [(one.name, one.roles) for one in judged] == [("gpt-oss-120b", ("judge",))]
 
 
 def test_a_base_of_ours_that_wrote_the_attempts_needs_no_terms_of_its_own():

@@ -60,6 +60,7 @@ from heavydistill.store.sets.folder import (
     splits_of,
 )
 from heavydistill.store.traces import rows_in
+from heavydistill.verifiers import registry
 
 SFT = ("sft_deliberator", "sft_thinker")
 RL = "rl"
@@ -161,6 +162,11 @@ def _read(sets: Path, trainer: Trainer) -> Export:
             absent[name] = "the sets have no rows of it to train on"
         elif name not in trainer.sets:
             absent[name] = f"{trainer.title} has no training with a verifier's reward"
+        elif name == RL and (needing := _needing_judge(sets, splits)):
+            absent[name] = (
+                f"only a judge decides answers to problems of {needing}, and {trainer.title} has "
+                "none; `heavydistill grpo --judge` trains on them"
+            )
         else:
             rows[name] = {split: count_rows(file_of(sets, name, split)) for split in splits}
     if not rows:
@@ -194,6 +200,14 @@ def _read(sets: Path, trainer: Trainer) -> Export:
             "Build the sets again with a larger max_tokens or a smaller cache.budget_tokens.",
         )
     return exported
+
+
+def _needing_judge(sets: Path, splits: Iterable[str]) -> str:
+    """Return a verifier of the prompts of RL that needs a judge; empty if there is none."""
+    files = (file_of(sets, RL, split) for split in splits)
+    kinds = {row["verifier"] for file in files for row in rows_in(file, ["verifier"])}
+    known = kinds.intersection(registry.names())
+    return min((kind for kind in known if registry.get(kind).needs_judge), default="")
 
 
 def _write_lines(rows: Iterable[Row], path: Path) -> None:

@@ -1,5 +1,6 @@
 """A judge in GRPO: asked about undecided responses alone, over real HTTP, bounded and journaled."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, completion, serving
 from import_files import lines
+from test_grpo_processes import ROOT, run
 from trainings import grpo_arguments, last_checkpoint, refusal
 
 from heavydistill.config.models import Judge
@@ -365,3 +367,46 @@ def test_a_training_goes_on_while_its_judge_is_down(tmp_path, capfd):
         or not result.rollouts["verdict/correct"].last
     )
     assert "does not answer" in capfd.readouterr().out
+
+
+# The first process has no undecided response at first, and the second one has a question of both.
+IN_TWO_PROCESSES = """
+import json, os, sys
+from pathlib import Path
+from accelerate import PartialState
+
+PartialState(cpu=True)
+from test_grpo_judge import LAW, config, judged, values
+from heavydistill.config.run import Verifying
+from heavydistill.train.grpo.judge import judge_of, opened
+from heavydistill.verifiers.pool import VerdictPool
+
+folder, url, rank = Path(sys.argv[1]), sys.argv[2], int(os.environ["RANK"])
+same = "\\\\boxed{because}"
+steps = [
+    ["\\\\boxed{No consideration.}"] if rank == 0 else [same, "\\\\boxed{valid}"],
+    [same, f"\\\\boxed{{because of {rank}}}"],
+    ["\\\\boxed{No consideration.}"],
+]
+run = judge_of(config(folder, url), None)
+with VerdictPool(Verifying(workers=1)) as pool, opened(run, 60) as judge:
+    found = [values(judged(judge, pool, *texts)) for texts in steps]
+    counts = [judge.judging.asked, judge.judging.correct, judge.judging.votes]
+(folder / f"{rank}.json").write_text(json.dumps([found, counts]))
+"""
+
+
+@pytest.mark.slow
+def test_the_main_process_asks_for_all_and_each_has_the_verdicts_on_its_own(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(IN_TWO_PROCESSES, encoding="utf-8")
+    launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
+    flags = ["--config_file", str(launch), "--main_process_port", "0"]
+    with serving(by_word) as server:
+        run("accelerate.commands.launch", *flags, str(program), str(tmp_path), server.base_url)
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first[0] == [[1.0], [1.0, 1.0], [1.0]]
+    assert second[0] == [[1.0, 0.0], [1.0, 1.0], [1.0]]
+    # Four different questions; the one of both processes was answered from the journal later.
+    assert len(server.requests) == 4 * VOTES
+    assert first[1][:2] == [6, 5] and second[1] == [0, 0, 0]
