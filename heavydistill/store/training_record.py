@@ -96,6 +96,8 @@ class Alarm(Section):
     bound: float
     """Limit of the value: the lower one, or for shares of groups and responses the upper one."""
     action: Literal["warn", "stop", "roll_back"]  # action that was taken
+    reasons: dict[str, float] = Field(default_factory=dict)
+    """For ``undecided``: share of the responses with one answer that is undecided, by reason."""
     rolled_back_to: int | None = None  # step of the checkpoint that was restored as the model
 
 

@@ -14,8 +14,9 @@ three for responses that teach nothing:
     all_wrong   nearly no group has a correct response
     cut_off     most responses are cut off: they have no reward, and groups shrink; or more are than
                 in the beginning
-    undecided   more responses cannot be judged than in the beginning. Wrong responses are pushed
-                down and these are not, so that the policy may drift to them, as to cut-off ones
+    undecided   more responses cannot be judged than in the beginning: wrong responses are pushed
+                down and these are not, so that the policy may drift to them, as to cut-off ones. Or
+                too many responses name exactly one answer that cannot be judged
 
 A guard compares medians of ``guard_window`` logged values. The beginning is the first tenth of the
 training, but at least one window. Evaluations are compared singly. If a
@@ -53,6 +54,8 @@ ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"
 READING = "eval_hm_minus_garbled"
 # Share of rewarded responses that were cut off; the same for the attempts of an episode.
 _CUT_OFF = ("verdict/cut_off", "thinker/truncated")
+# Share of responses that name one answer and are undecided, by reason and in all (``reward``).
+_UNDECIDED = "undecided/"
 MORE_TOKENS = (
     "Raise max_completion_length (mode joint: the run's sampling.max_tokens too), or teach the "
     "model shorter responses first, with `heavydistill sft`"
@@ -103,8 +106,10 @@ class GuardOptions:
     )
     guard_cut_off_above: float = _share("the responses", 0.5)
     guard_undecided: str = _action(
-        "guard_rise more of the responses are undecided than in the first tenth of the training"
+        "more than guard_undecided_above of the responses name one answer that is undecided, or "
+        "guard_rise more of all are undecided than in the first tenth of the training"
     )
+    guard_undecided_above: float = _share("the responses", 0.02)
     guard_rise: float = _share("the responses by which a share may rise", 0.1)
     guard_window: int = option(5, "Number of logged values whose median the guards compare.")
 
@@ -159,13 +164,16 @@ def alarms(
     }
     cut, rise = cut_off(history), guards.guard_rise
     too_many = _above(smoothed(cut, window), guards.guard_cut_off_above)
+    undecided = smoothed(series(history, f"{_UNDECIDED}all"), window)
+    unjudged = _above(undecided, guards.guard_undecided_above)
+    more_undecided = _risen(series(history, "verdict/undecided"), window, rise, steps)
     rules = {
         "entropy": _below_peak(logged["entropy"], guards.guard_entropy_below),
         "length": _below_peak(logged["completions/mean_length"], guards.guard_length_below),
         "all_right": _above(logged[ALL_RIGHT], guards.guard_all_right_above),
         "all_wrong": _above(logged[ALL_WRONG], guards.guard_all_wrong_above),
         "cut_off": iter(sorted([*too_many, *_risen(cut, window, rise, steps)])),
-        "undecided": _risen(series(history, "verdict/undecided"), window, rise, steps),
+        "undecided": iter(sorted([*unjudged, *more_undecided])),
         "evaluation": _falling(series(history, metric), logged["reward"], guards),
         "reading": _falling(series(history, READING), logged["reward"], guards),
     }
@@ -174,7 +182,12 @@ def alarms(
         action = guards.action_of(guard)
         if action != OFF and (first := next(found, None)):
             step, value, bound = first
-            fired.append(Alarm(guard=guard, step=step, value=value, bound=bound, action=action))
+            reasons = _undecided_because(history, step, window) if guard == "undecided" else {}
+            fired.append(
+                Alarm(
+                    guard=guard, step=step, value=value, bound=bound, action=action, reasons=reasons
+                )
+            )
     in_a_row = 0
     for step, share in cut if guards.guard_cut_off != OFF else []:
         in_a_row = in_a_row + 1 if share == 1 else 0
@@ -198,9 +211,24 @@ def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
     return sorted(found.items())
 
 
+def _undecided_because(
+    history: Sequence[Mapping[str, Any]], step: int, window: int
+) -> dict[str, float]:
+    """Shares of the responses with one undecided answer up to a step, by reason, highest first."""
+    names = {name for entry in history for name in entry if name.startswith(_UNDECIDED)}
+    shares = {
+        name.removeprefix(_UNDECIDED): fmean(values)
+        for name in sorted(names - {f"{_UNDECIDED}all"})
+        if (values := [value for when, value in series(history, name) if when <= step][-window:])
+    }
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
 def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
     """Return the message of an alarm."""
     value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
+    because = ", ".join(f"{reason} {share:.2g}" for reason, share in alarm.reasons.items())
+    because = because and f" ({because})"
     risen = f"more than {guards.guard_rise:g} above the share in the beginning"
     what = {
         "entropy": f"the entropy is {value}, below {guards.guard_entropy_below:.0%} of its peak "
@@ -217,8 +245,12 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
         "all_wrong": f"{value} of the groups have no correct response, more than {bound}, so that "
         "nearly nothing is learnt. Find prompts that the model gets right sometimes, with "
         "`heavydistill refilter`, or train it with `heavydistill sft` first",
-        "undecided": f"{value} of the responses cannot be judged, {risen}; they earn no reward. "
-        "Read some of them with --log_completions true",
+        "undecided": (
+            f"{value} of the responses name one answer that cannot be judged, more than {bound}"
+            if alarm.bound == guards.guard_undecided_above
+            else f"{value} of the responses cannot be judged, {risen}"
+        )
+        + f"{because}; they are not rewarded. Read some of them with --log_completions true",
         "cut_off": f"{value} of the responses are cut off, "
         + (f"more than {bound}" if alarm.bound == guards.guard_cut_off_above else risen)
         + f"; they earn no reward, so that groups shrink. {MORE_TOKENS}"

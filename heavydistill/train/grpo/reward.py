@@ -64,6 +64,9 @@ _OF_PARTS = ("code",)  # verifiers with partial scores, which become the reward
 _THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
 METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers", "cut_off")
 """Kinds of rewards; the share of each kind among the responses is logged as ``verdict/NAME``."""
+UNDECIDED = "undecided/"
+"""Prefix of metrics: share of the responses that name exactly one final answer and are undecided,
+rewarded or not, by the reason of the verdict; ``undecided/all`` is their sum."""
 
 JUDGE_METRICS = ("judge/asked", "judge/failed")
 """Names of metrics: share of the responses about which the judge was asked, and of those among
@@ -82,6 +85,8 @@ class Reward:
     """Reason given by the verdict; otherwise the kind."""
     claims: float | None = None
     """Score of the claims; None if they have no part in the reward."""
+    is_open: bool = False
+    """Whether the response names exactly one final answer, and the verdict is undecided."""
 
     @property
     def is_right(self) -> bool | None:
@@ -116,6 +121,7 @@ class VerdictReward:
     ) -> None:
         self._pool, self._chat, self._share, self._group = pool, chat, format_share, group
         self._claims_share, self._judge = claims_share, judge
+        self._open_because: set[str] = set()
         self.ends = chat.stops
 
     def __call__(
@@ -162,6 +168,12 @@ class VerdictReward:
                 JUDGE_METRICS, (asked, reasons.count(JUDGE_FAILED)), strict=True
             ):
                 log_metric(name, number / len(rewarded))
+        because = Counter(reward.reason for reward in rewarded if reward.is_open)
+        log_metric(f"{UNDECIDED}all", because.total() / len(rewarded))
+        # A reason that occurred once is logged from then on, so that its mean is over all steps.
+        self._open_because |= because.keys()
+        for reason in sorted(self._open_because):
+            log_metric(f"{UNDECIDED}{reason}", because[reason] / len(rewarded))
         log_extra("verdict", [reward.reason for reward in rewarded])
         return [reward.value for reward in rewarded]
 
@@ -236,21 +248,22 @@ def _rewarded(
     problem: Problem, thinking: str | None, answer: str, verdict: Verdict, share: float
 ) -> Reward:
     is_undecided = verdict.label == "undecided"
+    answers = final_answers(problem, answer)
+    is_open = is_undecided and answers == 1
     if is_undecided and verdict.reason == JUDGE_FAILED:
-        return Reward(None, "undecided", verdict.reason)
+        return Reward(None, "undecided", verdict.reason, is_open=is_open)
     ballot = ballot_of(verdict) if is_undecided else None
     rule = ballot.rule_reason if ballot else verdict.reason
     is_fault = is_undecided and (rule in UNANSWERED or _repeats(problem, verdict))
     if is_fault or rule in NO_FINAL_ANSWER:
-        return Reward(0.0, "unanswered", verdict.reason)
+        return Reward(0.0, "unanswered", verdict.reason, is_open=is_open)
     value = float(verdict.is_correct)
     if problem.verifier in _OF_PARTS and verdict.score is not None:
         value = verdict.score
-    answers = final_answers(problem, answer)
     if (value > 0 or is_undecided) and answers is not None and answers > 1:
         return Reward(0.0, "several_answers", "several_answers")
     if is_undecided:
-        return Reward(None, "undecided", verdict.reason)
+        return Reward(None, "undecided", verdict.reason, is_open=is_open)
     has_form = (thinking is None or bool(thinking.strip())) and answers in (None, 1)
     kind = "correct" if verdict.is_correct else ""
     return Reward((1 - share) * value + share * has_form, kind, verdict.reason)

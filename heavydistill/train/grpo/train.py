@@ -32,7 +32,7 @@ from heavydistill.train.grpo.data import (
 from heavydistill.train.grpo.held_out import GARBLED, HeldOut, held_out
 from heavydistill.train.grpo.judge import RolloutJudge, judge_of, opened, rules_of
 from heavydistill.train.grpo.options import DELIBERATOR, JOINT, THINKER
-from heavydistill.train.grpo.reward import JUDGE_METRICS, METRICS, VerdictReward
+from heavydistill.train.grpo.reward import JUDGE_METRICS, METRICS, UNDECIDED, VerdictReward
 from heavydistill.train.loop import (
     TrainingPlan,
     begin,
@@ -302,7 +302,8 @@ def _measured(trainer: Trainer, first: int) -> dict[str, Any]:
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
     before = max((tokens for step, tokens in counted if step <= first), default=0)
     rollouts = {}
-    for name in _RECORDED:
+    undecided = {name for entry in of_model for name in entry if name.startswith(UNDECIDED)}
+    for name in (*_RECORDED, *sorted(undecided)):
         values = [entry[name] for entry in of_model if entry.get(name) is not None]
         if values:
             tenth = max(1, len(values) // 10)

@@ -123,6 +123,26 @@ def test_a_share_that_rises_over_its_beginning_fires(name):
     assert alarms(rising, GuardOptions(**{f"guard_{guard}": "off"})) == []
 
 
+def test_one_answer_that_is_often_undecided_is_said_with_the_reasons():
+    shares = {"all": 0.03, "outside_box": 0.02, "unknown_unit": 0.01}
+    history = [
+        {"step": step} | {f"undecided/{name}": share for name, share in shares.items()}
+        for step in range(1, 7)
+    ]
+    (found,) = alarms(history, USUAL)
+    assert (found.guard, found.action, found.value, found.bound) == (
+        "undecided",
+        "warn",
+        0.03,
+        0.02,
+    )
+    assert found.reasons == {"outside_box": 0.02, "unknown_unit": 0.01}
+    said = alarm_text(found, USUAL)
+    assert "0.03 of the responses name one answer that cannot be judged, more than 0.02" in said
+    assert "(outside_box 0.02, unknown_unit 0.01)" in said
+    assert alarms(history, GuardOptions(guard_undecided_above=0.04)) == []
+
+
 def test_groups_without_a_correct_response_are_said():
     (found,) = alarms(_cut_off(*[0.8] * 5, *[1.0] * 5, name="groups/all_wrong"), USUAL)
     assert (found.guard, found.step, found.value) == ("all_wrong", 8, 1.0)

@@ -94,7 +94,8 @@ def test_right_is_1_wrong_is_0_and_both_are_logged(pool, chat):
     ]
     shares = {"groups/all_right": 0.5, "groups/all_wrong": 0.0, "groups/uncompared": 0.0}
     assert shares.items() <= told.metrics.items()
-    assert told.metrics.keys() - shares.keys() == {f"verdict/{name}" for name in METRICS}
+    named = {f"verdict/{name}" for name in METRICS} | {"undecided/all"}
+    assert told.metrics.keys() - shares.keys() == named
     assert told.metrics["verdict/correct"] == 0.75
     assert told.extra["verdict"] == ["equal", "different", "equal", "equal"]
 
@@ -134,6 +135,27 @@ def test_cut_off_or_undecided_is_none_and_counted(pool, chat):
     assert told(VerdictReward(pool, chat), SUM, cut, units, HONEST_RIGHT) == [None, None, 1.0]
     assert told.metrics["verdict/cut_off"] == told.metrics["verdict/undecided"] == 1 / 3
     assert told.extra["verdict"][0] == "cut_off"
+
+
+def test_an_undecided_answer_is_counted_by_its_reason_whatever_its_reward(pool, chat):
+    told, reward = Told(), VerdictReward(pool, chat)
+    ends = "<|im_end|>"
+    units, million = (
+        f"It is \\boxed{{42\\text{{ flurbs}}}}.{ends}",
+        f"\\boxed{{42}} million{ends}",
+    )
+    two, nothing = f"\\boxed{{41}}\n\n\\boxed{{42}}{ends}", f"I do not know.{ends}"
+    given = told(reward, SUM, units, million, two, nothing, HONEST_RIGHT)
+    assert given == [None, 0.0, 0.0, 0.0, 1.0]
+    counted = {name: share for name, share in told.metrics.items() if "undecided/" in name}
+    assert counted == {
+        "undecided/all": 2 / 5,
+        "undecided/outside_box": 1 / 5,
+        "undecided/unknown_unit": 1 / 5,
+    }
+    # A reason that does not occur again counts as 0.
+    told(reward, SUM, HONEST_RIGHT)
+    assert {told.metrics[name] for name in counted} == {0}
 
 
 def hidden(answer: str) -> str:
