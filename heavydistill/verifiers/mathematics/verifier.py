@@ -40,6 +40,7 @@ from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
 from heavydistill.verifiers.extraction import marker_of, reference_answer
+from heavydistill.verifiers.mathematics import units
 from heavydistill.verifiers.mathematics.find import Found, find
 from heavydistill.verifiers.mathematics.shape import Many, shape_of
 from heavydistill.verifiers.mathematics.surroundings import echoes
@@ -125,8 +126,10 @@ class Math(Verifier):
         return is_short and form.value is not None and not _earlier(problem)
 
     def prepare(self, config: Verifying) -> None:
-        # The first comparison of formulas makes SymPy import further modules.
+        # The first comparison of formulas makes SymPy import further modules, and the first unit
+        # makes pint read its definitions: on a busy machine more time than a verdict may take.
         self.decide(Problem(id="", text="", reference="x^2+2x+1", verifier="math"), "(x+1)^2")
+        units.known("m")
 
 
 def _is_too_large(answer: str) -> bool:

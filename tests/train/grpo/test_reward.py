@@ -131,7 +131,7 @@ def test_held_out_responses_are_judged_as_rewarded_ones_are(pool, chat):
 def test_cut_off_or_undecided_is_none_and_counted(pool, chat):
     told = Told()
     cut = HONEST_RIGHT.removesuffix("<|im_end|>")
-    units = "It is \\boxed{42\\text{ furlongs}}.<|im_end|>"
+    units = "It is \\boxed{42\\text{ flurbs}}.<|im_end|>"
     assert told(VerdictReward(pool, chat), SUM, cut, units, HONEST_RIGHT) == [None, None, 1.0]
     assert told.metrics["verdict/cut_off"] == told.metrics["verdict/undecided"] == 1 / 3
     assert told.extra["verdict"][0] == "cut_off"

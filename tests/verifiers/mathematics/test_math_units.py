@@ -159,11 +159,10 @@ from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.mathematics.verifier import Math
 math = Math()
-math.prepare(Verifying())
 posed = Problem(id="p", text="?", reference="2x+1", verifier="math")
 math.decide(posed, math.extract(posed, "So it is $\\\\boxed{1+2x}$."))
 assert "pint" not in sys.modules
-math.extract(posed, "So it is $\\\\boxed{5}$ meters.")
+math.prepare(Verifying())  # in a worker, where the time of a verdict is limited
 assert "pint" in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
