@@ -224,9 +224,10 @@ def _made(
 def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console: Console) -> None:
     """Print the failures of an experiment, its folder and the next command.
 
-    Exits with code 1 if anything failed, or no answer of the evaluated models could be read.
+    Exits with code 1 if anything failed, or no answer of the evaluated models could be judged.
     """
-    from heavydistill.report.summary import unread_answer
+    from heavydistill.report.faults import unjudged_lines
+    from heavydistill.report.summary import headline
     from heavydistill.run.experiments.comparison import AFTER
 
     lines = []
@@ -238,11 +239,12 @@ def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console:
         if failed or each.rejects:
             failures = f"{failed:,} request(s) and {each.rejects:,} row(s) failed"
             lines += [f"Run {name}: {failures}, and count as wrong."]
-    after = runs.get(AFTER)
-    is_unread = after is not None and after.summary.is_unread
-    if after and is_unread:
-        say(f"Run {AFTER}: no answer could be read, so nothing is measured.", console, "bold red")
-        print_lines(unread_answer(place.folder / AFTER), console)
+    # A model before training may well give no answer that can be read.
+    evaluated = {AFTER: runs[AFTER]} if AFTER in runs else runs
+    unread = {name: each.summary for name, each in evaluated.items() if each.summary.is_unread}
+    for name, summary in unread.items():
+        say(f"Run {name}: {headline(summary)[0]}.", console, "bold red")
+        print_lines(unjudged_lines(summary, place.folder / name), console)
     if lines:
         again = f"To repeat them, remove {place.folder} and run the same command"
         lines += [f"{again}; all other responses are in {place.journal}."]
@@ -250,7 +252,7 @@ def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console:
     say(f"{what}: {place.folder} (its runs: {', '.join(runs)})", console)
     print_command("All tables", ["heavydistill", "show", place.folder], console)
     print_command("Next", ["heavydistill", "report", place.folder], console)
-    if lines or is_unread:
+    if lines or unread:
         raise typer.Exit(1)
 
 

@@ -161,7 +161,8 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
 
 def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool) -> None:
     """Print the result, the folder and the next commands; exit with code 1 if incomplete."""
-    from heavydistill.report.summary import print_summary, unread_answer
+    from heavydistill.report.faults import unjudged_lines
+    from heavydistill.report.summary import print_summary
 
     folder, summary = finished.folder, finished.summary
     print_summary(summary, console, full=full)
@@ -170,8 +171,7 @@ def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool
         say(f"Not deliberated on: {few} problem(s) with {least}", console)
     if finished.rejects:
         say(f"Failed in a step: {finished.rejects} row(s), see {folder}/rejects", console)
-    if summary.is_unread:
-        print_lines(unread_answer(folder), console)
+    print_lines(unjudged_lines(summary, folder), console)
     _print_marker(finished, plan, console)
     for line in remarks(summary, plan.run):
         say(line, console, "yellow")

@@ -264,12 +264,8 @@ def import_(
     verdicts.
     """
     from heavydistill.curate.imports.import_pools import import_pools
-    from heavydistill.report.summary import (
-        marker_found,
-        marker_value,
-        print_summary,
-        unread_answer,
-    )
+    from heavydistill.report.faults import unjudged_lines
+    from heavydistill.report.summary import marker_found, marker_value, print_summary
 
     console = Console()
     config = load(ImportConfig, overrides=keys | {"files": list(map(str, files))})
@@ -282,8 +278,8 @@ def import_(
         say(marker_found(marker), console)
         again = same_command("--out", f"{folder}-marker", "--verifier-args", marker_value(marker))
         print_command("To judge by this marker", again, console)
+    print_lines(unjudged_lines(imported.summary, imported.folder), console)
     if imported.summary.is_unread:
-        print_lines(unread_answer(imported.folder), console)
         raise typer.Exit(1)
     asks = ["heavydistill", "build", folder, "--redeliberate", "--teacher", "MODEL"]
     asks += ["--student", "Qwen/Qwen3-4B", "--out", f"sets/{imported.folder.name}"]

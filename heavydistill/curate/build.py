@@ -49,7 +49,7 @@ from heavydistill.store.sets.folder import (
     splits_of,
     write_manifest,
 )
-from heavydistill.store.sets.set_rows import SPLITS
+from heavydistill.store.sets.set_rows import LABELS, SPLITS
 from heavydistill.store.traces import rows_in
 
 _GUARDED_ROWS = 256
@@ -95,6 +95,7 @@ def build_sets(
             folder = held.enter_context(new_folder(out))
         build = BuildState(config, sources)
         build.read(on_progress)
+        _require_problems(build)
         selection.mark_wanted(build)
         asked, answers = [], None
         if config.redeliberate:
@@ -124,18 +125,38 @@ def build_sets(
         return manifest
 
 
+OTHER_PROBLEMS = "Give other problems, or --against FILE to compare with your own file instead."
+
+
+def _require_problems(build: BuildState) -> None:
+    """Raise an error if every problem is in a benchmark, before anything is requested."""
+    problems = build.problems.values()
+    if problems and all(problem.label == "contaminated" for problem in problems):
+        found = Counter(problem.detail.partition(":")[0] for problem in problems)
+        all_of = f"All {len(problems):,} problems occur" if len(problems) > 1 else "The problem is"
+        raise ConfigError(f"{all_of} in {' and '.join(found)}", OTHER_PROBLEMS)
+
+
 class EmptyError(ConfigError):
     """The filters left no row of the runs; ``manifest`` has the counts of every filter."""
 
     def __init__(self, manifest: Manifest) -> None:
-        fix = (
-            "Choose another --preset, give more runs, or ask for deliberations with --redeliberate."
-        )
+        ways = ["choose another --preset", "give more runs"]
+        if not manifest.build["redeliberate"]:
+            ways.append("ask for deliberations with --redeliberate")
+        fix = f"{' or '.join(ways).capitalize()}."
         if manifest.deliberations.get("false_claims"):
             fix += " `--set filters.false_claims=keep` uses deliberations with false claims too."
-        super().__init__(
-            "No training row is left: the table shows how many each filter left out", fix
-        )
+        why = "the table shows how many each filter left out"
+        views = {"deliberations": manifest.deliberations, "trajectories": manifest.trajectories}
+        view, counts = next(((view, each) for view, each in views.items() if each), ("", {}))
+        if left_out := {label: count for label, count in counts.items() if label != "used"}:
+            label = max(left_out, key=left_out.__getitem__)
+            of = f"{left_out[label]:,} of {sum(counts.values()):,} {view}"
+            why = f"most are left out as {label}, {of}: {dict(LABELS)[label]}"
+            if label == "contaminated":
+                fix = OTHER_PROBLEMS
+        super().__init__(f"No training row is left; {why}", fix)
         self.manifest = manifest
 
 

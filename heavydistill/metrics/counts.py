@@ -100,6 +100,8 @@ class GenerationCounts:
     """Responses by the host, model and configuration that the reply names, most common first."""
     unknown_finish_reasons: dict[str, int] = field(default_factory=dict)
     """Responses that are used although the server's finish reason is not known, by reason."""
+    decided: int | None = None
+    """Samples with a final answer whose verdict is correct or incorrect; None in older files."""
 
     @property
     def cells(self) -> list[str]:
@@ -164,6 +166,7 @@ class GenerationTally:
         self.usage = no_usage()
         self._unusable: Counter[str | None] = Counter()  # all samples by ``unusable_because``
         self._unjudged = 0
+        self._decided = 0
         self._failures: Counter[str] = Counter()
         self._unanswered: Counter[str] = Counter()
         self._undecided: Counter[str] = Counter()
@@ -183,10 +186,13 @@ class GenerationTally:
                     self._answered_by[who] += 1
                 if sample.unknown_finish_reason:
                     self._unknown_ends[sample.unknown_finish_reason] += 1
-            if reason := unanswered_because(sample):
+            reason = unanswered_because(sample)
+            if reason:
                 self._unanswered[reason] += 1
             if sample.verdict and sample.verdict.label == "undecided":
                 self._undecided[sample.verdict.reason] += 1
+            elif sample.verdict and not reason:
+                self._decided += 1
 
     @property
     def counts(self) -> GenerationCounts:
@@ -203,6 +209,7 @@ class GenerationTally:
             unanswered_because=dict(self._unanswered.most_common()),
             answered_by=_named(self._answered_by),
             unknown_finish_reasons=_named(self._unknown_ends),
+            decided=self._decided,
         )
 
 

@@ -200,9 +200,9 @@ class Summary(Metrics):
 
     @property
     def is_unread(self) -> bool:
-        """Whether responses finished, and none of them has a final answer that could be read."""
-        finished = sum(each.finished for each in self.samples.values())
-        return 0 < finished == sum(each.unanswered or 0 for each in self.samples.values())
+        """Whether responses finished, and none of them has a final answer that was decided on."""
+        stages = [each for each in self.samples.values() if each.finished]
+        return bool(stages) and all(each.decided == 0 for each in stages)
 
 
 def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> Summary:

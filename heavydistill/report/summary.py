@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -18,7 +17,6 @@ from heavydistill.metrics.counts import (
     GenerationCounts,
     Usage,
     answerer_facts,
-    unanswered_because,
     unanswered_facts,
 )
 from heavydistill.metrics.curve import Curve, Point, Way
@@ -47,13 +45,11 @@ from heavydistill.report.grid import (
     versions,
 )
 from heavydistill.report.terminal import print_grid, print_lines, say
-from heavydistill.store.traces import read_traces
 from heavydistill.verifiers.extraction import WITH_MARKER
 
 if TYPE_CHECKING:
     from heavydistill.verifiers.markers import Shared
 
-_MOST_OF_AN_ANSWER = 300  # characters of an answer that is shown
 COUNTED: dict[Cost, str] = {"completion": "tokens written", "all": "tokens written and read"}
 STRATA_NOTE = (
     "The vote defines the strata: in pools of K, HM - V is at most 0 where that is right "
@@ -205,12 +201,16 @@ def headline(summary: Summary) -> tuple[str, str]:
     """Return the result of a run as one sentence, and the numbers that support it."""
     if summary.is_unread:
         parts = [
-            f"{counts.unanswered:,} of {counts.finished:,} {stage} "
-            f"({listed(counts.unanswered_because)})"
+            f"{counts.finished:,} of {counts.finished:,} {stage} "
+            f"({listed(counts.undecided_because | counts.unanswered_because)})"
             for stage, counts in summary.samples.items()
             if counts.finished
         ]
-        return "No answer could be read, so nothing was measured", f"Unread: {', '.join(parts)}"
+        of_all = [each for each in summary.samples.values() if each.finished]
+        is_read = any(each.unanswered != each.finished for each in of_all)
+        word, kind = ("judged", "Undecided") if is_read else ("read", "Unread")
+        title = f"No answer could be {word}, so nothing was measured"
+        return title, f"{kind}: {', '.join(parts)}"
     heavy = summary.heavy_mean_at_d, summary.heavy_minus_vote
     return claim(summary.problems, summary.k, summary.vote_at_k, *heavy)
 
@@ -517,19 +517,6 @@ def unanswered_warning(summary: Summary, is_student: bool = False) -> list[str]:
         ways.append("ask in the short prompts, which small models follow: --set domain=brief")
     fix = "; or ".join(ways)
     return [*facts, *([fix[0].upper() + fix[1:]] if fix else [])]
-
-
-def unread_answer(folder: Path) -> Iterator[str]:
-    """Yield lines with the end of the first answer of a run in which no final answer was found."""
-    for trace in read_traces(folder):
-        for generation in (*trace.pool, *trace.deliberations):
-            if reason := unanswered_because(generation):
-                text = generation.answer_text.strip()
-                cut = "... " * (len(text) > _MOST_OF_AN_ANSWER)
-                yield f"For example, to problem {trace.problem.id} ({reason}):"
-                yield f"{cut}{text[-_MOST_OF_AN_ANSWER:]}"
-                yield f"The reference: {trace.problem.reference[-_MOST_OF_AN_ANSWER:]}"
-                return
 
 
 def marker_noted(marker: str) -> str:

@@ -11,6 +11,9 @@ Not covered: responses that failed, were cut off or hold no text (``screening``)
 from __future__ import annotations
 
 import abc
+import json
+import re
+import traceback
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -20,6 +23,9 @@ from heavydistill.schema import Label, Problem, Verdict
 Place = Literal["here", "worker"]
 MOST_CHARACTERS = 1_000_000
 """Maximum number of characters of each text field of a verdict."""
+_MOST_OF_A_MESSAGE = 300  # characters of an exception's message in the evidence
+# Addresses in memory and folders, which differ between processes and machines.
+_OF_THIS_MACHINE = re.compile(r"(?<![\w/])/(?:[^/\s'\"]+/)+| at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +132,37 @@ def stamped(verifier: Verifier, decision: Decision) -> Verdict:
     )
 
 
-def undecided(verifier: Verifier, reason: str) -> Verdict:
-    return stamped(verifier, Decision("undecided", reason))
+def undecided(verifier: Verifier, reason: str, evidence: str = "") -> Verdict:
+    return stamped(verifier, Decision("undecided", reason, evidence=evidence))
 
 
 def error_reason(error: BaseException) -> str:
     """Reason code of the verdict if the verifier raised ``error``."""
     return f"verifier_error:{type(error).__name__}"
+
+
+def error_evidence(error: BaseException, verifier: Verifier | None = None) -> str:
+    """Evidence of the verdict if the verifier raised ``error``: JSON with ``error`` and ``at``.
+
+    ``at`` is the file and line: the last one in the verifier's own file, or else the last one.
+    Empty for a lack of memory.
+    """
+    if isinstance(error, MemoryError):  # nothing is left to describe it with
+        return ""
+    try:
+        message = str(error)[:_MOST_OF_A_MESSAGE]
+    except Exception:  # an exception of a user's may do anything
+        message = ""
+    message = _OF_THIS_MACHINE.sub("", message).encode("utf-8", "replace").decode()
+    told = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}
+    frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
+    own = type(verifier).decide.__code__.co_filename if verifier else None
+    for file, line in ([frame for frame in frames if frame[0] == own] or frames)[-1:]:
+        told["at"] = f"{file.rpartition('/')[2]}:{line}"
+    return json.dumps(told, ensure_ascii=False)
+
+
+def raised_in(evidence: str) -> str:
+    """What ``error_evidence`` tells, in words: ``ValueError: no number at parity.py:9``."""
+    told = json.loads(evidence)
+    return f"{told['error']} at {told['at']}" if "at" in told else str(told["error"])

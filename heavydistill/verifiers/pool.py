@@ -9,7 +9,8 @@ Verdicts of this module, all undecided, each affecting only its own response:
     timeout              the decision exceeded its time limit
     memory               it exceeded the memory of a worker, twice
     worker_died          its worker crashed or was killed, twice
-    verifier_error:TYPE  the verifier raised, could not be prepared, or returned no verdict
+    verifier_error:TYPE  the verifier raised, could not be prepared, or returned no verdict;
+                         the evidence holds the error, and its place
 
 The same response to the same problem is judged once: later requests wait for the same verdict, and
 the last ``MOST_KEPT`` verdicts are cached. The first three kinds above are not cached, because a
@@ -40,9 +41,9 @@ from typing import TypeVar
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry, workers
-from heavydistill.verifiers.base import Verifier, error_reason, undecided
+from heavydistill.verifiers.base import Verifier, raised_in, undecided
 from heavydistill.verifiers.screening import Candidate, decide, screen, screen_generation
-from heavydistill.verifiers.workers import Crew, TaskOutcome, limit_of
+from heavydistill.verifiers.workers import Crew, TaskOutcome, limit_of, raised
 
 MOST_KEPT = 8192
 # Maximum number of (problem, response) pairs in progress at once.
@@ -124,7 +125,7 @@ class VerdictPool:
                 checked.set_result(TaskOutcome(verifier.check_reference(problem)))
                 return checked
         except Exception as error:  # a user's verifier may raise anything
-            checked.set_result(TaskOutcome(fault=error_reason(error)))
+            checked.set_result(raised(error, verifier))
             return checked
         try:
             limit_s = limit_of(verifier, problem, self.config)
@@ -142,6 +143,8 @@ class VerdictPool:
             workers.MEMORY: f"needed more than {self.config.memory_mb} MiB",
             workers.DIED: "ended its process",
         }.get(outcome.fault, f"failed ({outcome.fault})")
+        if outcome.evidence:
+            why = f"raised {raised_in(outcome.evidence)}"
         return f"the check of the reference {why}; simplify it or leave the problem out"
 
     def close(self) -> None:
@@ -173,7 +176,7 @@ class VerdictPool:
         try:
             limit_s = limit_of(verifier, candidate.problem, self.config)
         except Exception as error:  # a user's verifier may raise anything
-            future.set_result(Judged(undecided(verifier, error_reason(error)), 0.0))
+            future.set_result(Judged(_verdict(verifier, raised(error, verifier)), 0.0))
             return
         key = _key(candidate)
         fresh: Future[TaskOutcome] = Future()
@@ -205,8 +208,7 @@ class VerdictPool:
                 future.cancel()
             return
         outcome = task.result()
-        verdict = undecided(verifier, outcome.fault) if outcome.fault else outcome.value
-        judged = Judged(verdict, outcome.seconds)
+        judged = Judged(_verdict(verifier, outcome), outcome.seconds)
         with self._lock:
             futures = self._open.pop(key)
             if outcome.fault not in (workers.TIMEOUT, workers.MEMORY, workers.DIED):
@@ -216,6 +218,13 @@ class VerdictPool:
         for future in futures:
             if future.set_running_or_notify_cancel():
                 future.set_result(judged)
+
+
+def _verdict(verifier: Verifier, outcome: TaskOutcome) -> Verdict:
+    if outcome.fault:
+        return undecided(verifier, outcome.fault, outcome.evidence)
+    verdict: Verdict = outcome.value
+    return verdict
 
 
 _T = TypeVar("_T")

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from heavydistill.errors import ProblemsError
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped, undecided
+from heavydistill.verifiers.base import (
+    Decision,
+    Verifier,
+    error_evidence,
+    error_reason,
+    stamped,
+    undecided,
+)
 
 THINKING_ENDS = "</think>"
 _THINKING_BEGINS = "<think>"
@@ -66,7 +73,7 @@ def screen(problem: Problem, text: str) -> Verdict | Candidate:
         if not isinstance(answer, str):
             raise TypeError("extract returned neither a text nor a decision")
     except Exception as error:
-        return undecided(verifier, error_reason(error))
+        return undecided(verifier, error_reason(error), error_evidence(error, verifier))
     return Candidate(verifier, problem, answer)
 
 
@@ -76,7 +83,7 @@ def decide(candidate: Candidate) -> Verdict:
     try:
         return stamped(verifier, verifier.decide(candidate.problem, candidate.answer))
     except Exception as error:
-        return undecided(verifier, error_reason(error))
+        return undecided(verifier, error_reason(error), error_evidence(error, verifier))
 
 
 def _undecided(problem: Problem, reason: str) -> Verdict:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import math
 import os
 import resource
@@ -47,9 +48,9 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from heavydistill.config.run import Verifying
-from heavydistill.schema import Problem, Verdict
+from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.base import MOST_CHARACTERS, Verifier, error_reason
+from heavydistill.verifiers.base import MOST_CHARACTERS, Verifier, error_evidence, error_reason
 from heavydistill.verifiers.screening import Candidate, decide
 
 MEMORY, DIED, TIMEOUT = "memory", "worker_died", "timeout"
@@ -82,6 +83,8 @@ class TaskOutcome:
     """Returned value; None if there is none."""
     fault: str | None = None
     """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``; None if it succeeded."""
+    evidence: str = ""
+    """What the verifier raised, if it did; see ``error_evidence``."""
     seconds: float = 0.0
     """Seconds that the task took in the process; the time limit if it was killed."""
     was_ready: bool = True
@@ -354,7 +357,7 @@ def serve(descriptor: int, parent: int) -> None:
     # The default handler ends the process even inside a library call.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash writes no core file
-    unprepared: dict[str, str | None] = {}
+    unprepared: dict[str, TaskOutcome | None] = {}
     with Connection(descriptor) as connection, contextlib.suppress(EOFError):
         config: Verifying = connection.recv()
         while True:
@@ -362,44 +365,46 @@ def serve(descriptor: int, parent: int) -> None:
             if kind not in unprepared:
                 unprepared[kind] = _unprepared_because(kind, config)
             connection.send(_READY)
-            fault = unprepared[kind]
-            connection.send(TaskOutcome(fault=fault) if fault else _do(config, kind, what, *args))
+            connection.send(unprepared[kind] or _do(config, kind, what, *args))
 
 
-def _unprepared_because(kind: str, config: Verifying) -> str | None:
-    """Prepare a verifier; if that fails, return the reason for all its verdicts, else None."""
+def _unprepared_because(kind: str, config: Verifying) -> TaskOutcome | None:
+    """Prepare a verifier; if that fails, return the outcome of all its tasks, else None."""
     try:
         registry.load_own(config.own)
         registry.get(kind).prepare(config)
     except BaseException as error:  # a user's verifier may raise anything
-        return error_reason(error)
+        return raised(error)
     return None
+
+
+def raised(error: BaseException, verifier: Verifier | None = None) -> TaskOutcome:
+    """The outcome of a task in which the verifier raised ``error``."""
+    return TaskOutcome(fault=error_reason(error), evidence=error_evidence(error, verifier))
 
 
 def _do(config: Verifying, kind: str, what: str, problem: Problem, answer: str = "") -> TaskOutcome:
     """Run a task within the memory limit."""
     started = time.perf_counter()
-    value: Verdict | str | None = None
-    fault = None
+    verifier = registry.get(kind)
     size, (_, most) = config.memory_mb * 2**20, resource.getrlimit(resource.RLIMIT_AS)
     limit = size if most == resource.RLIM_INFINITY else min(size, most)
     # The memory limit applies only to the task, so that messages can still be sent.
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     try:
-        verifier = registry.get(kind)
         if what == "decide":
-            value = decide(Candidate(verifier, problem, answer))
+            outcome = TaskOutcome(decide(Candidate(verifier, problem, answer)))
         else:
-            value = _unfit_because(verifier, problem, config)
+            outcome = TaskOutcome(_unfit_because(verifier, problem, config))
     except BaseException as error:  # a library may raise any exception
-        fault = error_reason(error)
+        outcome = raised(error, verifier)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     out_of_memory = error_reason(MemoryError())
-    if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
+    if out_of_memory in (outcome.fault, getattr(outcome.value, "reason", None)):
         # A process that ran out of memory is no longer reliable.
         os._exit(_OUT_OF_MEMORY)
-    return TaskOutcome(value, fault, time.perf_counter() - started)
+    return dataclasses.replace(outcome, seconds=time.perf_counter() - started)
 
 
 def _unfit_because(verifier: Verifier, problem: Problem, config: Verifying) -> str | None:

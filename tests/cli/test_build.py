@@ -363,3 +363,68 @@ def test_answers_in_boxes_or_without_a_marker_get_no_proposal(call, tmp_path, fo
     assert code == unanswered
     assert "To judge by" not in printed
     assert ("hold no final answer" in printed) == unanswered
+
+
+VERIFIER = """
+from heavydistill.verifiers.base import Decision, Verifier
+
+class Parity(Verifier):
+    name, version = "parity", "1"
+
+    def extract(self, problem, text):
+        return text
+
+    def decide(self, problem, candidate):
+        {decides}
+"""
+
+
+@pytest.mark.parametrize(
+    ("decides", "returncode", "says"),
+    [
+        (
+            "raise RuntimeError('boom in /home/me/x.py')",
+            1,
+            "parity@1 raised RuntimeError: boom in x.py at parity.py:11 on all 4 answers. Correct "
+            "it, then repeat the command with another --out: no request is sent again.",
+        ),
+        ("return Decision('undecided', 'too_complex')", 1, "(4 too_complex)"),
+        (
+            "return Decision('correct' if '7' in candidate else 1 / 0, 'seen')",
+            0,
+            "parity@1 raised ZeroDivisionError: division by zero at parity.py:11 on 2 of 4 answers",
+        ),
+    ],
+)
+def test_a_verifier_that_fails_is_named_with_its_error(tmp_path, decides, returncode, says):
+    (tmp_path / "parity.py").write_text(VERIFIER.format(decides=decides), encoding="utf-8")
+    rows = ({"text": f"Name {n}.", "reference": "2", "answers": ["7", "8"]} for n in "12")
+    file = lines(tmp_path / "a.jsonl", *rows)
+    words = ["import", file, "--from=answers", "--model=m", f"--out={tmp_path / 'run'}"]
+    own = f"--set=verify.own=[{tmp_path / 'parity.py'}]"
+    done = run_command(*words, "--verifier=parity", own, "--set=verify.workers=1")
+    printed = " ".join(done.stdout.split())
+    assert done.returncode == returncode and says in printed, done
+    unjudged = "No answer could be judged, so nothing was measured Undecided: 4 of 4 trajectories"
+    assert (unjudged in printed) == bool(returncode)
+
+
+def test_problems_that_are_all_in_a_benchmark_are_told_before_anything_is_asked(tmp_path):
+    texts = [
+        "Name three rivers of Europe, in all lower case and in exactly four sentences.",
+        "Which rivers flow through Vienna, Ulm and Bonn, and which of them is the longest one?",
+    ]
+    exam = lines(tmp_path / "exam.jsonl", *({"text": text} for text in texts))
+    answers = [r"\boxed{2}", r"\boxed{3}"]
+    rows = ({"text": text, "reference": "2", "answers": answers} for text in texts)
+    file = lines(tmp_path / "a.jsonl", *rows)
+    words = ["import", file, "--from=answers", "--model=m", f"--out={tmp_path / 'run'}"]
+    assert run_command(*words, "--verifier=exact").returncode == 0
+    words = ["build", tmp_path / "run", "--redeliberate", "--teacher=micro", f"--against={exam}"]
+    done = run_command(*words, "--student=micro-student", f"--out={tmp_path / 'sets'}")
+    assert (done.returncode, " ".join(done.stderr.split())) == (
+        2,
+        "Error: All 2 problems occur in exam. Give other problems, or --against FILE to compare "
+        "with your own file instead.",
+    )
+    assert "Requests to" not in done.stdout and not (tmp_path / "sets").exists()

@@ -200,7 +200,9 @@ SHARED = Shared("A:", 795, 800, 200, 198, 67)
 
 def answered(unanswered: int) -> GenerationCounts:
     """Of 100 samples, 80 of which ended by themselves."""
-    return GenerationCounts(100, 5, {}, 15, 0, 0, 0, {}, unanswered, {"no_answer": unanswered})
+    return GenerationCounts(
+        100, 5, {}, 15, 0, 0, 0, {}, unanswered, {"no_answer": unanswered}, decided=80 - unanswered
+    )
 
 
 def of(trajectories: int, deliberations: int = 0, verifier: str = "math", **more: Any) -> Summary:

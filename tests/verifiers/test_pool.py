@@ -252,7 +252,7 @@ def test_references_are_checked_in_workers(pool):
     told = [
         (problem("7"), None),
         (problem("odd"), "it is odd; leave it out"),
-        (problem("7", verifier_args="[]"), "verifier_error:ValueError"),
+        (problem("7", verifier_args="[]"), "raised ValueError: limit_s of the verifier"),
         # What makes it unfit leaves it without a limit too.
         (problem("odd", verifier_args="[]"), "it is odd; leave it out"),
         (problem("hang"), "took more than 3 s"),

@@ -27,7 +27,7 @@ from typing import Any
 
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
-from heavydistill.verifiers.base import Decision, Verifier, error_reason
+from heavydistill.verifiers.base import Decision, Verifier, error_evidence, error_reason
 from heavydistill.verifiers.extraction import boxed
 from heavydistill.verifiers.normal import plain_decimal, without_text_macro
 from heavydistill.verifiers.procedural.families import judge
@@ -160,7 +160,8 @@ class Procedural(Verifier):
             with decimal.localcontext(decimal.DefaultContext):
                 decision = judge(spec.family, made, entry(spec), given)
         except Exception as error:
-            return Decision("undecided", error_reason(error), number or given)
+            evidence = error_evidence(error, self)
+            return Decision("undecided", error_reason(error), number or given, evidence=evidence)
         return dataclasses.replace(decision, extracted=number) if number else decision
 
     def prepare(self, config: Verifying) -> None:
