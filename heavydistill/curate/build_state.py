@@ -19,7 +19,7 @@ from typing import Any
 
 from heavydistill.chat.student import Student
 from heavydistill.config.files import json_of, text_in
-from heavydistill.config.run import RunConfig, load_config
+from heavydistill.config.run import CacheChoice, RunConfig, load_config
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import (
     CandidateSet,
@@ -41,8 +41,9 @@ from heavydistill.curate.filters.labels import (
 from heavydistill.curate.mixture import preset_of
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import build_cache, recut
+from heavydistill.heavy.cache import recut
 from heavydistill.heavy.checked_claims import attempts_by_cache
+from heavydistill.heavy.episode import Episode, Rules
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
@@ -255,18 +256,18 @@ class BuildState:
             cache = next(cache for cache in trace.caches if cache.id == note.cache)
         else:
             try:
-                cache = build_cache(
+                cache = Episode(
                     trace.problem,
-                    [attempt for attempt in trace.pool if attempt.id in note.of.members],
-                    round=1,
-                    seed=generator(self.config.seed, *note.of.members).getrandbits(31),
-                    selection="random",
-                    width=None,
-                    pruning=self.config.cache.pruning,
-                    budget_tokens=self.budget_tokens,
-                    prompt=self.wording("deliberator", source, trace.problem),
+                    Rules(
+                        cache=CacheChoice(
+                            pruning=self.config.cache.pruning, budget_tokens=self.budget_tokens
+                        ),
+                        seed=generator(self.config.seed, *note.of.members).getrandbits(31),
+                    ),
+                    deliberator=self.wording("deliberator", source, trace.problem),
                     reader=self.student.reader,
-                )
+                    pool=[attempt for attempt in trace.pool if attempt.id in note.of.members],
+                ).new_cache()
             except BudgetError:
                 return None
         shown = attempts_by_cache(replace(trace, caches=[cache]))[cache.id]

@@ -353,7 +353,6 @@ def _pipeline(
                 name=_DELIBERATE,
                 llm=llm_of(run, stage),
                 num_generations=run.deliberator.samples,
-                round=round,
                 input_batch_size=pace.batch,
                 batches_in_flight=pace.in_flight,
             )

@@ -71,8 +71,9 @@ def build_cache(
         budget_tokens: Maximum number of tokens of the prompt, in the reader's tokenizer.
         prompt: Prompt template of the deliberator.
         reader: Tokenizer of the model that will read the prompt.
-        carried: Earlier deliberations (see the function ``carried``). All usable ones are added to
-            the selected trajectories as further attempts, and shuffled together with them.
+        carried: Deliberations of the previous round (arXiv 2605.02396, section 2.1). All usable
+            ones are added to the selected trajectories as further attempts, and shuffled together
+            with them; the others are listed with the reason for omitting them.
         order: Number of places by which the shuffled attempts are rotated.
         instead: Trajectories that are shown in the place of ``generations``, in the same order.
 
@@ -206,12 +207,3 @@ def fence_for(texts: Sequence[str]) -> str:
     """A fence: a run of at least four ``=`` that is longer than any run in the texts."""
     longest = max((len(run) for text in texts for run in re.findall("=+", text)), default=0)
     return "=" * max(_SHORTEST_FENCE, longest + 1)
-
-
-def carried(deliberations: Sequence[Deliberation], round: int) -> list[Deliberation]:
-    """The deliberations of the previous round, which round ``round`` (from 1) reads as attempts.
-
-    See arXiv 2605.02396, section 2.1. Unusable deliberations are included, so that ``build_cache``
-    lists the reasons for omitting them.
-    """
-    return [deliberation for deliberation in deliberations if deliberation.round == round - 1]

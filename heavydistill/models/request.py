@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from heavydistill.config.models import Sampling
-from heavydistill.schema import Deliberation, Failure, FinishReason, Trajectory, content_id
+from heavydistill.schema import Failure, FinishReason
 
 THINK = "think"  # stage of the thinker's requests; see also ``deliberate_stage``
 JUDGE = "judge"  # stage of the judge's requests
-# The fields that identify a generation; all others may differ when the request is repeated.
-_CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason")
 _OF_RESPONSE = (
     *("reasoning", "answer_text", "finish_reason", "error", "failure", "prompt_tokens"),
     *("completion_tokens", "latency_s", "request_id", "cached_tokens"),
@@ -152,23 +150,3 @@ def fields_of(model: str, request: Request, response: Response) -> dict[str, Any
         "seed": request.seed if response.is_seeded else -1,
         **{name: getattr(response, name) for name in _OF_RESPONSE},
     }
-
-
-def trajectory(problem: str, fields: dict[str, Any]) -> Trajectory:
-    """Create a trajectory with these fields and no verdict; ``problem`` is a problem's id."""
-    return Trajectory(id=content_id("t", problem, *_content(fields)), verdict=None, **fields)
-
-
-def deliberation(problem: str, cache: str, round: int, fields: dict[str, Any]) -> Deliberation:
-    """Create a deliberation with these fields and no verdict; ``problem`` and ``cache`` are ids."""
-    return Deliberation(
-        id=content_id("d", problem, cache, *_content(fields)),
-        cache=cache,
-        round=round,
-        verdict=None,
-        **fields,
-    )
-
-
-def _content(fields: dict[str, Any]) -> list[Any]:
-    return [fields[name] for name in _CONTENT]

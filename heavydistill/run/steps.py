@@ -1,9 +1,9 @@
 """The steps without a model: load, verify, build caches, label.
 
-A row becomes a ``schema.Trace``: each step adds its columns and keeps the others. An error in one
-row is not raised: its reason is stored in ``status`` and later steps pass the row on unchanged, so
-that every row reaches the end. ``status`` is ``ok``, ``too_few_usable``, or ``failed: ...``, which
-makes the row a reject.
+A row becomes a ``schema.Trace``: each step continues its episode (``heavy.episode``), adds its
+columns and keeps the others. An error in one row is not raised: its reason is stored in ``status``
+and later steps pass the row on unchanged, so that every row reaches the end. ``status`` is ``ok``,
+``too_few_usable``, or ``failed: ...``, which makes the row a reject.
 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
@@ -29,9 +29,7 @@ from heavydistill.config.run import (
     Verifying,
 )
 from heavydistill.errors import printable
-from heavydistill.heavy import voting
-from heavydistill.heavy.cache import build_cache, carried
-from heavydistill.heavy.checked_claims import with_claims
+from heavydistill.heavy.episode import Episode, Rules, VerdictAsk, labelled
 from heavydistill.models.shared_resources import SharedResources
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.problems import load_fit
@@ -40,10 +38,8 @@ from heavydistill.schema import (
     FAILED,
     OK,
     SCHEMA_VERSION,
-    TOO_FEW_USABLE,
     Cache,
     Deliberation,
-    Generation,
     Problem,
     Trace,
     Trajectory,
@@ -75,6 +71,17 @@ def advance(rows: list[Row], step: str, work: Callable[[Row], Row]) -> list[Row]
                 "problem %s: %s", row["problem"].get("id"), row["status"]
             )
     return rows
+
+
+def episode_of(row: Row, rules: Rules, **more: Any) -> Episode:
+    """Return the episode of a row, with what the row holds so far; ``more`` as in ``Episode``."""
+    kinds = {"pool": Trajectory, "caches": Cache, "deliberations": Deliberation}
+    known: dict[str, Any] = {
+        column: [from_row(kind, item) for item in row[column]]
+        for column, kind in kinds.items()
+        if column in row
+    }
+    return Episode(from_row(Problem, row["problem"]), rules, **known, **more)
 
 
 class _Load(GeneratorStep):
@@ -133,13 +140,13 @@ class LoadCaches(_Load):
 
     def rows(self, offset: int) -> Iterator[Row]:
         for problem, cache in self._pairs:
-            values = to_row(problem)
+            asked, shown = to_row(problem), to_row(cache)
             yield {
-                "problem": {name: values[name] for name in Problem.__dataclass_fields__},
+                "problem": {name: asked[name] for name in Problem.__dataclass_fields__},
                 "problem_id": problem.id,
                 "cache_id": cache.id,
                 "pool": [],
-                "caches": [{"id": cache.id, "round": cache.round, "prompt": cache.prompt}],
+                "caches": [{name: shown[name] for name in Cache.__dataclass_fields__}],
                 "deliberations": [],
             }
 
@@ -213,39 +220,33 @@ class Verify(Step):
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
         """Yield rows with verdicts, judged concurrently; existing verdicts are kept."""
-        submitted: dict[int, list[Future[Judged] | None]] = {}
+        if self._judges is None:
+            raise RuntimeError("load() was not called")
+        submit_to = self._judges
+        judged: dict[int, tuple[Episode, list[tuple[VerdictAsk, Future[Judged]]]]] = {}
 
         def submit(row: Row) -> Row:
-            submitted[id(row)] = self._submitted(row)
+            episode = episode_of(row, Rules())
+            submitted = [
+                (ask, submit_to.submit_generation(episode.problem, ask.generation))
+                for ask in episode.asks()
+                if isinstance(ask, VerdictAsk) and bool(ask.round) == (self.column != "pool")
+            ]
+            judged[id(row)] = episode, submitted
             return {}
 
         def finish(row: Row) -> Row:
-            return {
-                self.column: [
-                    {**item, "verdict": to_row(judged.result().verdict)} if judged else item
-                    for item, judged in zip(row[self.column], submitted[id(row)], strict=True)
-                ]
-            }
+            episode, submitted = judged[id(row)]
+            for ask, to_come in submitted:
+                episode.tell(ask, to_come.result().verdict)
+            return {self.column: list(map(to_row, getattr(episode, self.column)))}
 
         step = str(self.name)
         yield advance(advance(inputs, step, submit), step, finish)
 
-    def _submitted(self, row: Row) -> list[Future[Judged] | None]:
-        """Return a future per generation with its verdict; None if it already has a verdict."""
-        if self._judges is None:
-            raise RuntimeError("load() was not called")
-        problem = from_row(Problem, row["problem"])
-        kind: type[Generation] = Trajectory if self.column == "pool" else Deliberation
-        return [
-            self._judges.submit_generation(problem, from_row(kind, item))
-            if item["verdict"] is None
-            else None
-            for item in row[self.column]
-        ]
-
 
 class BuildCaches(Step):
-    """Builds the cache of one round from the pool and the previous round's deliberations."""
+    """Builds the cache of the next round from the pool and the last round's deliberations."""
 
     choice: CacheChoice  # selection, pruning and budget; ``budget_tokens`` must be set
     reader: str  # folder or Hub id of the deliberator's tokenizer, or ``models.tokenizer.SERVER``
@@ -254,7 +255,6 @@ class BuildCaches(Step):
     journal: str | None = None  # journal that stores the server's counts; None for none
     replay: bool = False  # whether to read these counts only from the journal
     min_k: int = Field(default=2, ge=1)  # minimum number of usable trajectories
-    round: int = Field(default=1, ge=1)
     seed: int = 0
     domain: Domain = "general"  # domain of problems without a domain
     language: Language = "en"
@@ -284,7 +284,7 @@ class BuildCaches(Step):
         self._reader = None
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Yield the rows, each with the cache of this round added to ``caches``."""
+        """Yield the rows, each with the new cache added to ``caches``."""
         for row in inputs:
             row.setdefault("caches", [])
             row.setdefault("deliberations", [])
@@ -296,30 +296,17 @@ class BuildCaches(Step):
         reader = self._reader
         if isinstance(reader, ServerTokenizer):
             reader = reader.renewed()
-        problem = from_row(Problem, row["problem"])
-        pool = [from_row(Trajectory, item) for item in row["pool"]]
-        own = [from_row(Trajectory, item) for item in row.get(OWN_POOL) or row["pool"]]
-        if self.choice.attempts == "none":
-            pool = own = []
-        elif sum(t.unusable_because is None for t in pool) < self.min_k:
-            return {"status": TOO_FEW_USABLE}
-        deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
-        cache = build_cache(
-            problem,
-            own,
-            round=self.round,
-            seed=self.seed,
-            selection=self.choice.selection,
-            width=self.choice.width,
-            pruning=self.choice.pruning,
-            budget_tokens=self.choice.budget_tokens,
-            prompt=for_task(self.task, problem.domain or self.domain, self.language),
+        own = [from_row(Trajectory, item) for item in row.get(OWN_POOL) or []]
+        episode = episode_of(
+            row,
+            Rules(min_k=self.min_k, cache=self.choice, seed=self.seed),
+            deliberator=for_task(self.task, row["problem"]["domain"] or self.domain, self.language),
             reader=reader,
-            carried=carried(deliberations, self.round),
-            order=self.choice.order,
-            instead=pool,
+            selected_from=own or None,
         )
-        return {"caches": [*row["caches"], to_row(cache)]}
+        if episode.status != OK:
+            return {"status": episode.status}
+        return {"caches": [*row["caches"], to_row(episode.new_cache())]}
 
 
 class LabelTraces(Step):
@@ -349,9 +336,7 @@ class LabelTraces(Step):
         }
         row = {**blank, **row, "schema_version": SCHEMA_VERSION}
         if not row["status"].startswith(FAILED):
-            trace = from_row(Trace, row)
-            deliberations = with_claims(trace)
-            row["deliberations"] = list(map(to_row, deliberations))
-            row["stratum"] = voting.stratum(trace.pool)
-            row["outcome"] = voting.outcome(trace.pool, deliberations)
+            trace = labelled(from_row(Trace, row))
+            row["deliberations"] = list(map(to_row, trace.deliberations))
+            row |= {"stratum": trace.stratum, "outcome": trace.outcome}
         return {column: row[column] for column in COLUMNS}

@@ -20,18 +20,12 @@ from heavydistill.config.run import Domain, Language
 from heavydistill.config.run import Task as Asked
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
+from heavydistill.heavy.episode import Episode, Rules, SampleAsk
 from heavydistill.heavy.judge_votes import Vote, ballot_of
-from heavydistill.heavy.voting import answered_by_choice
-from heavydistill.models.request import (
-    INTERRUPTED,
-    deliberation,
-    fields_of,
-    trajectory,
-    user_turn,
-)
+from heavydistill.models.request import INTERRUPTED, fields_of, user_turn
 from heavydistill.models.tokenizer import reader_of
 from heavydistill.run.llm import Conversation, HeavyLLM, Sample
-from heavydistill.run.steps import Row, advance
+from heavydistill.run.steps import Row, advance, episode_of
 from heavydistill.schema import (
     OK,
     Deliberation,
@@ -113,7 +107,26 @@ class HeavyTask(Task):
         return {}
 
 
-class SampleTrajectories(HeavyTask):
+class EpisodeTask(HeavyTask):
+    """Base of the tasks that answer the asks of a row's episode for samples of one prompt."""
+
+    def begun(self, row: Row) -> tuple[Episode, list[SampleAsk]]:
+        """Return the episode of a row and its asks, all with the same prompt."""
+        raise NotImplementedError
+
+    def texts(self, row: Row) -> list[str]:
+        """Return the prompt."""
+        return [ask.prompt for ask in self.begun(row)[1][:1]]
+
+    def told(self, row: Row, samples: list[dict[str, Any]]) -> Episode:
+        """Return the episode with the samples."""
+        episode, asks = self.begun(row)
+        for ask, fields in zip(asks, samples, strict=True):
+            episode.tell(ask, fields)
+        return episode
+
+
+class SampleTrajectories(EpisodeTask):
     """Samples ``num_generations`` independent trajectories per problem, without verdicts."""
 
     domain: Domain = "general"  # domain of problems without a domain
@@ -127,30 +140,26 @@ class SampleTrajectories(HeavyTask):
     def outputs(self) -> list[str]:
         return ["pool", "thinker_prompt_version", "status"]
 
-    def texts(self, row: Row) -> list[str]:
-        """Return the thinker's prompt."""
-        text = from_row(Problem, row["problem"]).text
-        return [prompts.thinker_prompt(text, self._prompt(row))]
+    def begun(self, row: Row) -> tuple[Episode, list[SampleAsk]]:
+        """Return the episode of a problem, which asks for trajectories."""
+        episode = episode_of(row, Rules(k=int(self.num_generations)), thinker=self._prompt(row))
+        return episode, _samples(episode)
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """Return the columns with the pool and the version of the prompt."""
-        trajectories = [trajectory(row["problem"]["id"], fields) for fields in samples]
-        return {
-            "pool": list(map(to_row, trajectories)),
-            "thinker_prompt_version": self._prompt(row).version,
-        }
+        pool = list(map(to_row, self.told(row, samples).pool))
+        return {"pool": pool, "thinker_prompt_version": self._prompt(row).version}
 
     def _prompt(self, row: Row) -> prompts.Prompt:
         return prompts.load("thinker", row["problem"]["domain"] or self.domain, self.language)
 
 
-class Deliberate(HeavyTask):
-    """Samples ``num_generations`` deliberations on the cache of one round.
+class Deliberate(EpisodeTask):
+    """Samples ``num_generations`` deliberations on the last cache.
 
     They are appended to the deliberations of earlier rounds in the same column.
     """
 
-    round: int = Field(default=1, ge=1)
     task: Asked = "deliberate"
     """What the deliberator must do. For ``choose``, its answer is the chosen attempt's answer."""
 
@@ -162,23 +171,15 @@ class Deliberate(HeavyTask):
     def outputs(self) -> list[str]:
         return ["deliberations", "status"]
 
-    def texts(self, row: Row) -> list[str]:
-        """Return the deliberator's prompt."""
-        return [self._cache(row)["prompt"]]
+    def begun(self, row: Row) -> tuple[Episode, list[SampleAsk]]:
+        """Return the episode of a row, which asks for the deliberations of its next round."""
+        episode = episode_of(row, Rules(d=int(self.num_generations), task=self.task))
+        episode.begin_round()
+        return episode, _samples(episode)
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """Return the column with the deliberations of all rounds so far."""
-        cache = self._cache(row)
-        if self.task == "choose":
-            texts = {item["id"]: item["answer_text"] for item in row["pool"]}
-            answers = [texts[item["generation"]] for item in cache["items"]]
-            samples = [answered_by_choice(fields, answers) for fields in samples]
-        problem = row["problem"]["id"]
-        new = [deliberation(problem, cache["id"], self.round, fields) for fields in samples]
-        return {"deliberations": [*row["deliberations"], *map(to_row, new)]}
-
-    def _cache(self, row: Row) -> Row:
-        return next(cache for cache in row["caches"] if cache["round"] == self.round)
+        return {"deliberations": list(map(to_row, self.told(row, samples).deliberations))}
 
 
 class JudgeUndecided(HeavyTask):
@@ -268,6 +269,10 @@ class JudgeUndecided(HeavyTask):
             if ballot and ballot.model == self.llm.model_name and not ballot.same_as:
                 known[ballot.asked] = item["id"], ballot.votes
         return known
+
+
+def _samples(episode: Episode) -> list[SampleAsk]:
+    return [ask for ask in episode.asks() if isinstance(ask, SampleAsk)]
 
 
 def is_broken_off(samples: list[Sample]) -> bool:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from heavydistill.config.run import Pruning, Selection
 from heavydistill.errors import BudgetError
-from heavydistill.heavy.cache import blocks_of, carried, frame_tokens
+from heavydistill.heavy.cache import blocks_of, frame_tokens
 from heavydistill.heavy.prompts import Prompt, load
 from heavydistill.heavy.pruning import Reader, defuse
 from heavydistill.schema import Cache, Deliberation, Generation, Trajectory, content_id
@@ -279,10 +279,3 @@ def test_in_as_many_orders_as_attempts_each_stands_in_each_place_once(size, seed
     for place in zip(*orders, strict=True):
         assert sorted(place) == sorted(trajectory.id for trajectory in pool)
     assert orders[0] == [item.generation for item in build(pool, seed=seed, order=size).items]
-
-
-def test_a_round_reads_the_deliberations_of_the_round_before():
-    written = [deliberation(i, round=round) for i, round in enumerate([1, 1, 2, 3])]
-    assert carried(written, 1) == []
-    assert carried(written, 2) == written[:2]
-    assert carried(written, 3) == [written[2]]

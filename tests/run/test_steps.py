@@ -99,11 +99,10 @@ def sampled(
     return run(Verify(column="pool"), run(task, rows or [problem_row()]))
 
 
-def cached(rows: list[dict[str, Any]], round: int = 1, **choice: Any) -> list[dict[str, Any]]:
+def cached(rows: list[dict[str, Any]], **choice: Any) -> list[dict[str, Any]]:
     step = BuildCaches(
         choice=CacheChoice(budget_tokens=1500, **choice),
         reader=MICRO.tokenizer,
-        round=round,
         domain="brief",
     )
     step.load()
@@ -196,7 +195,7 @@ def test_a_second_round_reads_the_deliberations_of_the_first():
         )
     )
     rows = run(Deliberate(llm=model, num_generations=2), rows)
-    rows = run(Deliberate(llm=model, num_generations=2, round=2), cached(rows, round=2))
+    rows = run(Deliberate(llm=model, num_generations=2), cached(rows))
     second = rows[0]["caches"][1]["prompt"]
     assert "Deliberated number 0" in second and "Deliberated number 1" in second
     assert "\\boxed{3}" in second and "\\boxed{4}" in second

@@ -11,13 +11,13 @@ from generations import cache, trajectory
 from students import TURN_ENDS as END
 from tiny_grpo import STUDENT as STUDENT
 
-from heavydistill.train.grpo.episodes import Episode, EpisodeRow, Episodes, PolicyCompletion
+from heavydistill.train.grpo.episodes import EpisodeRow, Episodes, PolicyCompletion, Rollout
 
 _WORDS = range(100, 600)
 _CACHE = cache()
 
 
-def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> list[Episode]:
+def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> list[Rollout]:
     """Episodes whose rows have tokens at random, of many lengths; some are cut off."""
     rng = random.Random(seed)
 
@@ -28,7 +28,7 @@ def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> lis
         return EpisodeRow([{"role": "user", "content": "?"}], asked, PolicyCompletion(ids, whole))
 
     return [
-        Episode(
+        Rollout(
             [*(row((3, 9), (4, 30)) for _ in range(k)), row((20, 50), (2, 12))],
             [trajectory("5")] * k,
             _CACHE,
@@ -47,13 +47,13 @@ class Replayed(Episodes):
         process: Number of this one.
     """
 
-    def __init__(self, k: int, played: list[Episode], process: int = 0) -> None:
+    def __init__(self, k: int, played: list[Rollout], process: int = 0) -> None:
         self.k = k
         self._played_before, self._process = played, process
 
-    def play(
+    def rollout(
         self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int], *_: Any
-    ) -> list[Episode]:
+    ) -> list[Rollout]:
         assert len(seeds) == len(rows)
         return self._played_before[self._process * len(rows) :][: len(rows)]
 

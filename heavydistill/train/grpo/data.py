@@ -158,7 +158,7 @@ def read_prompts(
     rows, lengths = with_room(config, base, rows, response, left_out)
     if episodes:
         for row in rows:
-            episodes.cache_of(problem_of(row), [])  # raises if the problem alone exceeds the budget
+            episodes.empty_cache(problem_of(row))  # raises if the problem alone exceeds the budget
     names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
     if config.claims_share and sets:
         _check_attempts(rows, sets, config)

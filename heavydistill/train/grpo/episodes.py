@@ -1,9 +1,8 @@
 """Episodes: K attempts at one problem, a cache built from them, and one deliberation on it.
 
-The current policy writes the attempts and the deliberation. Attempts are judged, and
-``heavy.build_cache`` builds the cache as in a run, with the student's tokenizer; the run's
-configuration sets selection, pruning, width and wording. An episode has K + 1 rows: the attempts in
-order, then the deliberation.
+The current policy answers what an episode (``heavy.episode``) asks, as in a run, with the student's
+tokenizer; the run's configuration sets selection, pruning, width and wording. A rollout has K + 1
+rows: the attempts in order, then the deliberation.
 
 As in a run, an episode fails if it has fewer than ``think.min_k`` usable attempts
 (``too_few_usable``), or if the final answers alone exceed the cache's token budget (``too_long``).
@@ -30,12 +29,13 @@ from heavydistill.chat.template import TAGS, Chat
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts as wordings
-from heavydistill.heavy.cache import build_cache
+from heavydistill.heavy.episode import Episode, Fields, Rules, SampleAsk, VerdictAsk
 from heavydistill.heavy.pruning import Reader
+from heavydistill.models.request import user_turn
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.thinking import decoded, split_reasoning
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
-from heavydistill.schema import Cache, LeftOutReason, Problem, Trajectory, content_id
+from heavydistill.schema import OK, Cache, LeftOutReason, Problem, Trajectory
 from heavydistill.verifiers.pool import VerdictPool
 
 Failed = Literal["too_few_usable", "too_long"]
@@ -70,8 +70,8 @@ class EpisodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
-    """The K attempts at a problem, and the deliberation on them."""
+class Rollout:
+    """An episode as the policy wrote it: K attempts at a problem, and the deliberation on them."""
 
     rows: list[EpisodeRow]
     """The thinkers' rows, then the deliberation."""
@@ -120,108 +120,108 @@ class Episodes:
             )
         self._run, self._chat, self._reader = run, chat, reader
 
-    def play(
+    def rollout(
         self,
         rows: Sequence[Mapping[str, Any]],
         seeds: Sequence[int],
         sample: Sample,
         verdicts: VerdictPool,
-    ) -> list[Episode]:
-        """Generate an episode for each row, which has a thinker's ``prompt`` and a problem's
-        fields.
+    ) -> list[Rollout]:
+        """Roll out an episode for each row, which has the fields of a problem.
 
         ``seeds`` select and order the attempts of each cache; ``sample`` is called twice.
         """
-        problems = [problem_of(row) for row in rows]
-        prompts = [list(row["prompt"]) for row in rows for _ in range(self.k)]
-        thinkers = self._answered(prompts, self.most_tokens["thinker"], sample)
-        pools = self._pools(problems, thinkers, verdicts)
-        built = [
-            self._cache(problem, pool, seed)
-            for problem, pool, seed in zip(problems, pools, seeds, strict=True)
+        playing = [
+            self._episode(problem_of(row), seed) for row, seed in zip(rows, seeds, strict=True)
         ]
-        prompts = [[{"role": "user", "content": cache.prompt}] for cache, _ in built]
-        finals = self._answered(prompts, self.most_tokens["deliberator"], sample)
+        asks = [
+            (episode, ask)
+            for episode in playing
+            for ask in episode.asks()
+            if isinstance(ask, SampleAsk)
+        ]
+        thinkers = self._answered([ask.prompt for _, ask in asks], "thinker", sample)
+        for (episode, ask), row in zip(asks, thinkers, strict=True):
+            episode.tell(ask, self._fields(ask, row))
+        _judge(playing, verdicts)
+        caches = [self._cache(episode) for episode in playing]
+        prompts = [cache.prompt for cache, _ in caches]
+        finals = self._answered(prompts, "deliberator", sample)
         return [
-            Episode(
+            Rollout(
                 rows=[
                     replace(row, is_learnt=failed is None)
                     for row in (*thinkers[number * self.k : (number + 1) * self.k], finals[number])
                 ],
-                pool=pools[number],
+                pool=episode.pool,
                 cache=cache,
                 failed=failed,
             )
-            for number, (cache, failed) in enumerate(built)
+            for number, (episode, (cache, failed)) in enumerate(zip(playing, caches, strict=True))
         ]
 
-    def _answered(
-        self, prompts: list[list[dict[str, str]]], most: int, sample: Sample
-    ) -> list[EpisodeRow]:
-        ids = [self._chat.ids(self._chat.render(prompt, opens=True)) for prompt in prompts]
-        return [EpisodeRow(*row) for row in zip(prompts, ids, sample(ids, most), strict=True)]
+    def empty_cache(self, problem: Problem) -> Cache:
+        """Build a cache without attempts; raises ``BudgetError`` if it exceeds the token budget."""
+        return self._episode(problem, 0, pool=[]).new_cache()
 
-    def _pools(
-        self, problems: Sequence[Problem], thinkers: Sequence[EpisodeRow], verdicts: VerdictPool
-    ) -> list[list[Trajectory]]:
-        pending = [
-            (attempt, verdicts.submit_generation(problem, attempt))
-            for number, problem in enumerate(problems)
-            for index in range(self.k)
-            for attempt in [self._attempt(problem, index, thinkers[number * self.k + index])]
-        ]
-        judged = [
-            replace(attempt, verdict=to_come.result().verdict) for attempt, to_come in pending
-        ]
-        return [judged[start : start + self.k] for start in range(0, len(judged), self.k)]
+    def _episode(
+        self, problem: Problem, seed: int, pool: list[Trajectory] | None = None
+    ) -> Episode:
+        run, domain = self._run, problem.domain or self._run.domain or "general"
+        cache = run.cache.model_copy(update={"budget_tokens": self.budget_tokens})
+        return Episode(
+            problem,
+            Rules(k=self.k, min_k=min(run.think.min_k, self.k), cache=cache, seed=seed),
+            thinker=wordings.load("thinker", domain, run.language),
+            deliberator=wordings.load("deliberator", domain, run.language),
+            reader=self._reader,
+            pool=pool,
+        )
 
-    def _attempt(self, problem: Problem, index: int, row: EpisodeRow) -> Trajectory:
+    def _answered(self, prompts: list[str], role: str, sample: Sample) -> list[EpisodeRow]:
+        turns = [user_turn(prompt) for prompt in prompts]
+        ids = [self._chat.ids(self._chat.render(turn, opens=True)) for turn in turns]
+        written = sample(ids, self.most_tokens[role])
+        return [EpisodeRow(*row) for row in zip(turns, ids, written, strict=True)]
+
+    def _fields(self, ask: SampleAsk, row: EpisodeRow) -> Fields:
         written = row.completion
         text = decoded(self._chat.tokenizer, written.ids, TAGS)
         reasoning, answer_text = split_reasoning(text, TAGS)
-        return Trajectory(
-            id=content_id("t", problem.id, index, text),
-            index=index,
-            model="policy",
-            seed=-1,
-            reasoning=reasoning,
-            answer_text=answer_text,
-            finish_reason="stop" if written.is_whole else "length",
-            error=None,
-            verdict=None,
-            prompt_tokens=len(row.prompt_ids),
-            completion_tokens=len(written.ids),
-            latency_s=0.0,
-            request_id="",
-        )
+        return {
+            "index": ask.index,
+            "model": "policy",
+            "seed": -1,
+            "reasoning": reasoning,
+            "answer_text": answer_text,
+            "finish_reason": "stop" if written.is_whole else "length",
+            "error": None,
+            "prompt_tokens": len(row.prompt_ids),
+            "completion_tokens": len(written.ids),
+            "latency_s": 0.0,
+            "request_id": "",
+        }
 
-    def _cache(
-        self, problem: Problem, pool: list[Trajectory], seed: int
-    ) -> tuple[Cache, Failed | None]:
-        usable = sum(attempt.unusable_because is None for attempt in pool)
-        if usable < min(self._run.think.min_k, self.k):
-            return self.cache_of(problem, [], seed), "too_few_usable"
+    def _cache(self, episode: Episode) -> tuple[Cache, Failed | None]:
+        """Return the cache of a judged episode; one without attempts if the episode failed."""
+        if episode.status != OK:
+            return self.empty_cache(episode.problem), "too_few_usable"
         try:
-            return self.cache_of(problem, pool, seed), None
+            return episode.new_cache(), None
         except BudgetError:
-            return self.cache_of(problem, [], seed), "too_long"
+            return self.empty_cache(episode.problem), "too_long"
 
-    def cache_of(self, problem: Problem, pool: Sequence[Trajectory], seed: int = 0) -> Cache:
-        """Build the cache of a pool; raises ``BudgetError`` if it exceeds the token budget."""
-        domain = problem.domain or self._run.domain or "general"
-        return build_cache(
-            problem,
-            pool,
-            round=1,
-            seed=seed,
-            selection=self._run.cache.selection,
-            width=self._run.cache.width,
-            pruning=self._run.cache.pruning,
-            budget_tokens=self.budget_tokens,
-            prompt=wordings.load("deliberator", domain, self._run.language),
-            reader=self._reader,
-            order=self._run.cache.order,
-        )
+
+def _judge(playing: Sequence[Episode], verdicts: VerdictPool) -> None:
+    """Tell the episodes the verdicts on all that is unjudged, judged concurrently."""
+    pending = [
+        (episode, ask, verdicts.submit_generation(episode.problem, ask.generation))
+        for episode in playing
+        for ask in episode.asks()
+        if isinstance(ask, VerdictAsk)
+    ]
+    for episode, ask, to_come in pending:
+        episode.tell(ask, to_come.result().verdict)
 
 
 def problem_row(problem: Problem, prompt: str) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
     return Problem(id=row["problem"], domain=row.get("domain") or "", **fields)
 
 
-def figures(episodes: Sequence[Episode]) -> dict[str, float]:
+def figures(episodes: Sequence[Rollout]) -> dict[str, float]:
     """Return the metrics of a step's attempts and episodes, for the log.
 
     Returns:

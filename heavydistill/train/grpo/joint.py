@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from trl import GRPOConfig
 
-from heavydistill.train.grpo.episodes import Episode, Episodes, PolicyCompletion, figures
+from heavydistill.train.grpo.episodes import Episodes, PolicyCompletion, Rollout, figures
 from heavydistill.train.grpo.trainer import RlTrainer, dealt
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -38,8 +38,8 @@ _Batch = dict[str, Any]
 class JointTrainer(RlTrainer):
     """Generates episodes and trains on them, ``num_generations / (K + 1)`` for each problem.
 
-    The dataset has the columns of ``Episodes.play``; reward functions get one row per episode, the
-    deliberation. Batches in ``args`` are whole episodes (``config``). For GSPO,
+    The dataset has the columns of ``Episodes.rollout``; reward functions get one row per episode,
+    the deliberation. Batches in ``args`` are whole episodes (``config``). For GSPO,
     ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
     """
 
@@ -51,7 +51,7 @@ class JointTrainer(RlTrainer):
         super().__init__(args=args, **options)
         self.rollout_func = self._rolled_out
         self._inputs: list[_Batch] = []
-        self._played: list[Episode] = []
+        self._played: list[Rollout] = []
         self._is_joined = False
 
     def _generate_and_score_completions(self, inputs: list[_Batch]) -> _Batch:
@@ -65,7 +65,7 @@ class JointTrainer(RlTrainer):
         problems = self._inputs[:: self._size]
         # Checkpoints contain the state of this generator.
         seeds = torch.randint(2**31, (len(problems),)).tolist()
-        self._played = self._episodes.play(problems, seeds, self._sample, self._verdicts)
+        self._played = self._episodes.rollout(problems, seeds, self._sample, self._verdicts)
         for name, value in figures(self._played).items():
             self._log_metric(name, value)
         rows = [row for episode in self._played for row in episode.rows]

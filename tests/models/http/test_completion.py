@@ -10,10 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config.models import Sampling
+from heavydistill.heavy.episode import trajectory
 from heavydistill.models.http.completion import ChatCompletion, failed
 from heavydistill.models.http.failures import ServerFault, failure_of
 from heavydistill.models.http.replies import Redactor, message_of, seconds, token_counts
-from heavydistill.models.request import Request, Response, fields_of, trajectory, user_turn
+from heavydistill.models.request import Request, Response, fields_of, user_turn
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
 from heavydistill.store.segment import FORMAT, Record, record_at
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from heavydistill.train.grpo.episodes import Episode
+from heavydistill.train.grpo.episodes import Rollout
 
 
 def advantages(rewards: Sequence[float | None], group: int, scale: str = "group") -> list[float]:
@@ -31,7 +31,7 @@ def advantages(rewards: Sequence[float | None], group: int, scale: str = "group"
     return found
 
 
-def log_probabilities(model: Any, episode: Episode, masks_truncated: bool) -> torch.Tensor:
+def log_probabilities(model: Any, episode: Rollout, masks_truncated: bool) -> torch.Tensor:
     """Of all learnt tokens of all rows."""
     found = []
     for row in episode.rows:
@@ -44,7 +44,7 @@ def log_probabilities(model: Any, episode: Episode, masks_truncated: bool) -> to
     return torch.stack(found) if found else torch.zeros(0)
 
 
-def ratio(model: Any, old: Any, episode: Episode, masks_truncated: bool) -> torch.Tensor:
+def ratio(model: Any, old: Any, episode: Rollout, masks_truncated: bool) -> torch.Tensor:
     """Of an episode; 1 if nothing of it is learnt."""
     new = log_probabilities(model, episode, masks_truncated)
     with torch.no_grad():
@@ -55,7 +55,7 @@ def ratio(model: Any, old: Any, episode: Episode, masks_truncated: bool) -> torc
 def joint_loss(
     model: Any,
     old: Any,
-    episodes: Sequence[Episode],
+    episodes: Sequence[Rollout],
     of_each: Sequence[float],
     low: float,
     high: float,
@@ -78,7 +78,7 @@ def plain(model: Any) -> Any:
     return type(model).forward.__get__(model)
 
 
-def moved(model: Any, played: list[Episode], far: float = 2e-3) -> Any:
+def moved(model: Any, played: list[Rollout], far: float = 2e-3) -> Any:
     """The model as it was, when it is changed to where logarithms of ratios are about ``far``."""
     before = copy.deepcopy(model)
     rng = random.Random(3)

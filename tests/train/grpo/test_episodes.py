@@ -19,9 +19,9 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Problem, Trajectory
 from heavydistill.train.grpo.episodes import (
-    Episode,
     Episodes,
     PolicyCompletion,
+    Rollout,
     figures,
     problem_of,
     problem_row,
@@ -98,7 +98,7 @@ def test_an_episode_is_what_a_run_would_have_made(verdicts):
     two = rows()
     first = attempts(two[0], RIGHT, WRONG, WRONG, RIGHT)
     policy = Policy(*first, *attempts(two[1], WRONG, RIGHT, NOTHING, "..."), "one", "two")
-    played = episodes().play(two, [11, 12], policy, verdicts)
+    played = episodes().rollout(two, [11, 12], policy, verdicts)
     assert policy.asked == [(2 * K, 30), (2, 50)]
     opener = (
         f"<|im_start|>user\n{two[0]['prompt'][0]['content']}<|im_end|>\n<|im_start|>assistant\n"
@@ -135,11 +135,11 @@ def test_an_episode_is_what_a_run_would_have_made(verdicts):
     )
 
 
-def thinkers(played: list[Episode]) -> list[Any]:
+def thinkers(played: list[Rollout]) -> list[Any]:
     return [row for one in played for row in one.rows[:-1]]
 
 
-def judged(problem: Problem, episode: Episode, verdicts: VerdictPool) -> list[Trajectory]:
+def judged(problem: Problem, episode: Rollout, verdicts: VerdictPool) -> list[Trajectory]:
     """The pool, of whose attempts the texts are what the thinkers wrote."""
     for attempt, row in zip(episode.pool, episode.rows[:-1], strict=True):
         text = tokenizer().decode(row.completion.ids, skip_special_tokens=True)
@@ -152,7 +152,7 @@ def test_width_and_pruning_are_those_of_the_run(verdicts):
     row = rows(1)
     policy = Policy(*attempts(row[0], RIGHT, WRONG, WRONG, RIGHT), "end")
     playing = episodes(cache={"width": 3, "pruning": "think_clipped"})
-    played = playing.play(row, [1], policy, verdicts)
+    played = playing.rollout(row, [1], policy, verdicts)
     assert {item.mode for item in played[0].cache.items} == {"think_clipped"}
     assert figures(played)["attempts/not_selected"] == 1 / 4
     assert figures(played)["attempts/shown"] == 3 / 4
@@ -172,7 +172,7 @@ def test_an_episode_without_a_cache_has_failed(verdicts, kinds, budget, why):
     if why == "too_long":
         texts = [text.replace("{", "{" + "1" * 40) for text in texts]
     policy = Policy(*texts, "I answer alone")
-    played = episodes(cache={"budget_tokens": budget}).play(row, [1], policy, verdicts)
+    played = episodes(cache={"budget_tokens": budget}).rollout(row, [1], policy, verdicts)
     assert played[0].failed == why
     assert policy.asked[-1] == (1, 50)  # asked as often as those of other processes
     assert [one.is_learnt for one in played[0].rows] == [False] * (K + 1)
@@ -216,7 +216,7 @@ def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(verd
         assert {*TAGS} <= {*reading.all_special_tokens}
     playing = Episodes(run(), Chat(reading, stops_of(STUDENT)), ReaderTokenizer(STUDENT), 2048, 64)
     texts = [f"<think>long</think>It is \\boxed{{{n}}}." for n in range(K + 1)]
-    (played,) = playing.play(rows(1), [1], Policy(*texts), verdicts)
+    (played,) = playing.rollout(rows(1), [1], Policy(*texts), verdicts)
     assert [attempt.reasoning for attempt in played.pool] == ["long"] * K
     assert played.pool[0].answer_text == "It is \\boxed{0}."
 

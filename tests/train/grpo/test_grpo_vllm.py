@@ -64,9 +64,9 @@ def test_log_probabilities_of_vllm_reach_the_rows_of_an_episode(tmp_path, monkey
     class Sampled(Replayed):
         """Its prompts, answered by the policy."""
 
-        def play(self, rows: Any, seeds: Any, *others: Any) -> Any:
+        def rollout(self, rows: Any, seeds: Any, *others: Any) -> Any:
             sample, _ = others
-            episodes = super().play(rows, seeds)
+            episodes = super().rollout(rows, seeds)
             asked = [row.prompt_ids for one in episodes for row in one.rows]
             answers = iter(sample(asked, limit))
             return [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rollouts import END, Replayed, made_up, random_model
 from students import PAD
 
-from heavydistill.train.grpo.episodes import Episode, EpisodeRow, PolicyCompletion
+from heavydistill.train.grpo.episodes import EpisodeRow, PolicyCompletion, Rollout
 from heavydistill.train.grpo.joint import JointTrainer, episode_advantages
 from heavydistill.train.grpo.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool
@@ -28,7 +28,7 @@ REWARDS = [1.0, 0.0, 0.0, 1.0, 0.2, 1.0, None, 0.0, 1.0, 1.0, 1.0, 1.0]
 
 def trainer(
     folder: Path,
-    played: list[Episode],
+    played: list[Rollout],
     rewards: list[float | None],
     **changes: Any,
 ) -> JointTrainer:
@@ -124,7 +124,7 @@ def test_rows_of_an_episode_stay_together(tmp_path):
     assert sorted(whole) == list(range(len(REWARDS))) != whole  # shuffled
 
 
-def asked_of(episode: Episode) -> set[tuple[int, ...]]:
+def asked_of(episode: Rollout) -> set[tuple[int, ...]]:
     return {(*row.prompt_ids, *row.completion.ids) for row in episode.rows}
 
 
@@ -257,7 +257,7 @@ def replayed(prompts: list[Any], _: Any) -> dict[str, Any]:
     }
 
 
-def uneven() -> list[Episode]:
+def uneven() -> list[Rollout]:
     """Episodes whose rows are of 4 to 200 tokens; some are cut off."""
     rng = random.Random(7)
 
@@ -274,7 +274,7 @@ def uneven() -> list[Episode]:
     cache = made_up(1, 1)[0].cache
     lengths = [100 if number % 3 else 12 for number in range(EPISODES)]
     return [
-        Episode([row(longest) for _ in range(K + 1)], [trajectory("5")] * K, cache, None)
+        Rollout([row(longest) for _ in range(K + 1)], [trajectory("5")] * K, cache, None)
         for longest in lengths
     ]
 
