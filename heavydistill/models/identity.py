@@ -123,12 +123,19 @@ def refuse_same_model(before: ResolvedModel, after: ResolvedModel) -> None:
         return
     is_alias = before.evidence.root and before.evidence.root == after.evidence.root
     if not is_alias and before.evidence.is_same_answer(after.evidence):
+        weak = (
+            ""
+            if before.evidence.logprobs
+            else " This server tells them apart by one short answer alone, which weights that were "
+            "trained a little may repeat: train longer, or serve them with vLLM, whose "
+            "prompt_logprobs show any difference."
+        )
         raise TeacherError(
             f"{after.endpoint.base_url} answers {new} with the base model {old}: a probe gives the "
             "same for both",
             f"Check that the server has loaded the weights of {new} (vLLM: --enable-lora "
             f"--lora-modules {new}=FOLDER, and no warning about its modules in the log), restart "
-            "it, and repeat the command.",
+            f"it, and repeat the command.{weak}",
         )
 
 

@@ -221,7 +221,9 @@ def test_an_adapter_that_the_server_did_not_apply_is_an_error_before_anything_is
         words = ["evaluate", "--before=base", "--deliberator=adapter", *flags]
         done = run_command(*words)
         assert done.returncode == 2 and not server.asked
-        assert "answers adapter with the base model base" in " ".join(done.stderr.split())
+        said = " ".join(done.stderr.split())
+        assert "answers adapter with the base model base" in said
+        assert ("by one short answer alone" in said) == (gives == "greedy")
         adapter.root = base.root  # a second name of one checkpoint is no fault of the server
         assert run_command(*words).returncode == 0
 
