@@ -102,7 +102,10 @@ class Episode:
         selected_from: Pool from which a cache is selected, if it shows the trajectories of ``pool``
             in the place of these (see ``build_cache``).
         caches: Caches that exist already, one per round.
-        deliberations: Deliberations on these caches.
+        deliberations: Deliberations on these caches, in order of round and index.
+
+    Raises:
+        ValueError: A deliberation is on another cache, or out of order.
     """
 
     def __init__(
@@ -127,6 +130,8 @@ class Episode:
         for cache in caches:
             if on_cache := [each for each in deliberations if each.round == cache.round]:
                 self._stages.append(on_cache)
+        if self.deliberations != [*deliberations]:
+            raise ValueError("Deliberations must be on the caches of the episode, and in order")
         self._asked: set[tuple[type, int, int]] = set()
 
     @property

@@ -129,6 +129,12 @@ def test_what_was_not_asked_cannot_be_told():
         one.tell(VerdictAsk(one.trace.pool[0], 0, 0), verdict("correct", "5"))
 
 
+def test_a_deliberation_on_no_cache_of_the_episode_is_refused():
+    whole, _ = execute(episode())
+    with pytest.raises(ValueError, match="on the caches of the episode"):
+        Episode(whole.problem, Rules(), pool=whole.pool, deliberations=whole.deliberations)
+
+
 def test_a_cache_that_cannot_hold_the_answers_is_an_error_of_the_ask():
     with pytest.raises(BudgetError, match="does not hold the problem"):
         execute(episode(cache=CacheChoice(budget_tokens=50)))

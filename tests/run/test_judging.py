@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from distilabel.pipeline import Pipeline
+from generations import cache
 from samples import trajectory
 
 from heavydistill.config.models import Endpoint, Sampling
@@ -101,7 +102,9 @@ def deliberated(answered: dict[str, Any], round: int, *answers: str) -> dict[str
         for n, each in enumerate(answers)
     ]
     before = answered.get("deliberations", [])
-    return by_rules("deliberations", {**answered, "deliberations": [*before, *new]})
+    caches = [*answered.get("caches", []), to_row(cache(round=round))]
+    row = {**answered, "caches": caches, "deliberations": [*before, *new]}
+    return by_rules("deliberations", row)
 
 
 def verdicts(judged: dict[str, Any], column: str = "pool") -> list[Verdict]:
