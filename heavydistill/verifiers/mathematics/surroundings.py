@@ -147,7 +147,7 @@ _CHANGED_BEFORE = re.compile(
     r"|absolute value|inverse|reciprocal) of"
     rf"|{_NUMERAL}(?: and)?)[- ]?"
     r"|(?<![-*])[-*]|[+/^(<_{|~√±×÷·∓≠≤≥−]|(?<![-=])>|(?<![\d)}\]])!=|[<>\\]=|\bnot\s*="
-    r"|(?<=[\d)}\]$])\s*–|[不非负倍]|不是|[大小]于|[加减乘除][以上去]?|根号)$",
+    r"|(?:^|[\d)(}\]\[$])\s*–|[¬∑∏∫∂∇]|\bmod|[不非负倍]|不是|[大小]于|[加减乘除][以上去]?|根号)$",
     re.IGNORECASE,
 )
 # "The number of boxes that hold neither pens nor pencils is": the denial is not of the answer.
@@ -166,10 +166,12 @@ _OPERAND_BEFORE = re.compile(
     r"(?:[0-9](?:\.{1,3}|[…,:])?|\d!|[²³½¼¾π∞°%]|(?<![^\W\d_])(?<![\\'’])(?:[b-zB-HJ-Z] ?|[aAI])"
     r"|(?<![\\a-zA-Z'’])[a-zA-Z]{2}|\d |[²³½¼¾π∞°%] |\d! |\b\d+ ?: "
     r"|(?:[\d)}\]!]|(?<![a-zA-Z\\])[a-zA-Z])(?:\$\$?|\\\)) "
-    rf"|\\(?!{_NEUTRAL})[a-zA-Z]+(?:\$\$?|\\\))? ?|(?<![a-zA-Z]{{2}})\]\s?"
+    rf"|\\(?!{_NEUTRAL})[a-zA-Z]+(?:\$\$?|\\\))? ?"
+    r"|(?<![a-zA-Z]{2})\]\s?|[(\[{]\s*-?\d[^()\s]{0,20}[,;] "
     r"|(?<!\b[a-zA-Z]{2} \([a-z\d])[)}] ?)$"
 )
 _LISTED_BEFORE = re.compile(r"(?:[0-9)}\]]|\b[a-zA-Z])\s*[,;] ?$")
+_OPEN_FORMULA = re.compile(r"(?:\$|\\[(\[])[^$()\[\]]*\Z")
 _LABEL_BEFORE = re.compile(r"[A-Z]\w+ \d+: $|\([^()]*[a-zA-Z]{3}[^()]*\) ?$")
 _OTHER_BEFORE = re.compile(
     r"(?<![\w.,/^{}+*\\-])(?<![+*/^-] )(?<!cdot )(?<!times )"
@@ -189,7 +191,7 @@ _PASSED = re.compile(
     r"|(?:\\equiv[^$\n\\]{1,40})?(?:\\pmod|\(\s*\\?mod)[\s{$]*\w+[})$]*"
     r"|(?:\^\s*\{*)?(?:st|nd|rd|th)\}*\$?(?= (?!of\b|root|pow|part)[a-z])"
     r"|[)\]}|]|[*_](?!\s*[\d\\({a-z])|\\?\$(?=[\s.,;)]|$)"
-    r"|\[\^?\w{1,8}\]|Q\.E\.D\."
+    r"|\[\^\w{1,8}\]|Q\.E\.D\."
 )
 _APPROXIMATION = re.compile(rf"(?:\\approx|≈)\s*({NUMBER})(?!\s*(?:[\d^*/(]|\\[ct]))")
 _CHANGED_AFTER = re.compile(
@@ -319,6 +321,11 @@ def _changed_before(sides: Sides, content: str, problem: str) -> bool:
         if not item or begins[0].endswith("\n") or (is_prose if item == "-" else sides.left_spaced):
             return _is_denied(left[: begins.start()].rstrip().rstrip("|"))
     if _is_denied(left):
+        return True
+    is_in_formula = _OPEN_FORMULA.search(left) and not sides.left_formula
+    if (is_in_formula and re.search(r"(?<![a-zA-Z])[aAI]$", left)) or (
+        not sides.left_spaced and re.search(r"\d[.,:]$", left)
+    ):
         return True
     blank = " " if sides.left_spaced or sides.left_formula else ""
     left = left[-_PHRASE:] + blank

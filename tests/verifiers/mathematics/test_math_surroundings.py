@@ -189,6 +189,8 @@ NEVER_CORRECT = texts(r"""
     $□$ is one answer; 6 is another.  ¦  $□$ and also $6$  ¦  $□$ as well as $6$
     $□$ (sometimes 6)  ¦  $□$ if odd, 6 if even  ¦  $□$, i.e. 6  ¦  $□$, that is, $6$  ¦  4..□
     $□$...6  ¦  $□$ is close to the answer  ¦  It is $□$ but I'm not sure: maybe 6.
+    3.$□$  ¦  0,$□$  ¦  – $□$  ¦  \[– □\]  ¦  $A □$  ¦  \[a □\]  ¦  ∑□  ¦  ¬$□$  ¦  12 mod $□$
+    $□[2]$  ¦  ratio 3 : $□$  ¦  (3; $□$)  ¦  $\alpha$ $□$  ¦  $(x+1)$ $□$  ¦  □ & 6
     $\cancel{□}$  ¦  no more than $□$  ¦  The answer is $□$ (or is it 6?)
 """)
 # "Or", "not" and retractions in other languages.
