@@ -74,6 +74,7 @@ def print_warnings(plan: Plan, console: Console) -> None:
     responses that this machine cannot judge.
     """
     from heavydistill.problems.loading import MOST_LISTED
+    from heavydistill.problems.procedural import MICRO_MODELS, is_micro
     from heavydistill.report.summary import marker_noted
     from heavydistill.verifiers.registry import unavailable
 
@@ -109,6 +110,13 @@ def print_warnings(plan: Plan, console: Console) -> None:
     for reason in unavailable(kinds, plan.config.verify):
         lines += [f"Warning: {reason}"]
         lines += ["Its verdicts will be undecided; `heavydistill replay` judges a run again."]
+    strange = sum(not is_micro(problem) for problem in plan.problems)
+    if strange and (bundled := MICRO_MODELS.intersection(plan.config.roles)):
+        lines += [
+            f"Warning: {' and '.join(sorted(bundled))} can only add 5 to 8 numbers and count the "
+            f"legs of animals, in the bundled problems; {strange:,} of {len(plan.problems):,} "
+            "problems are others. --teacher names a model that can solve them."
+        ]
     for line in lines:
         say(line, console, "yellow")
 

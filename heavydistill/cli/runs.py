@@ -161,6 +161,7 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
 
 def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool) -> None:
     """Print the result, the folder and the next commands; exit with code 1 if incomplete."""
+    from heavydistill.problems.procedural import MICRO_MODELS
     from heavydistill.report.faults import unjudged_lines
     from heavydistill.report.summary import print_summary
 
@@ -180,7 +181,7 @@ def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool
     print_command("Next", ["heavydistill", "report", folder], console)
     if plan.config.rounds and summary.trajectories.finished and not summary.is_unread:
         deliberator = plan.config.roles[1]
-        is_micro = set(plan.config.roles) <= {"micro", "micro-student"}
+        is_micro = MICRO_MODELS.issuperset(plan.config.roles)
         model = deliberator if Path(deliberator).is_dir() else "Qwen/Qwen3-4B"
         student = [] if is_micro else ["--student", model]
         build = ["heavydistill", "build", folder, *student, "--out", f"sets/{folder.name}"]

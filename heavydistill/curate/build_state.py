@@ -47,6 +47,7 @@ from heavydistill.heavy.episode import Episode, Rules
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
+from heavydistill.problems.procedural import MICRO_MODELS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.portable import name_alone, portable_trace
@@ -57,7 +58,6 @@ NOT_COUNTED = -1
 
 OnProgress = Callable[[str, int, int], None]
 """Called with (name of the pass, number of traces done, number of traces in all)."""
-_MICRO_MODELS = frozenset({"micro", "micro-student"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class SourceRun:
     def is_toy(self) -> bool:
         """Return whether the run's configuration names only the bundled micro models."""
         return bool(
-            self.config and not self.config.pools and _MICRO_MODELS.issuperset(self.config.roles)
+            self.config and not self.config.pools and MICRO_MODELS.issuperset(self.config.roles)
         )
 
 

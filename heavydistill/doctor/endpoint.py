@@ -269,6 +269,12 @@ class Examination:
         whole = self._send(_YES, self._enough, {}).choices if self._cut_reason else []
         if whole and whole[0].unknown_finish_reason != self._cut_reason:
             return self._learn("cut off", self._cut_reason, "length")
+        written = cut.counts[1] if cut.counts else _CUT
+        if end.finish_reason == "stop" and written < _CUT:
+            text = (
+                f"not tested: the reply to a long question ended by itself after {written} tokens"
+            )
+            return Finding("cut off", "ok", text)
         if end.finish_reason != "length":
             text = f"{end.error or end.finish_reason}, though {_CUT} tokens cut the response off"
             fix = "A run would take cut-off responses for whole ones. Use another server."

@@ -36,6 +36,12 @@ MICRO_LEVELS: dict[str, dict[str, Any]] = {
     },
     "leg_counting": {"min_animals": 4, "max_animals": 6},
 }
+MICRO_MODELS = frozenset({"micro", "micro-student"})
+"""Names of the bundled models."""
+_MICRO_TEXTS = (  # beginnings of the problems of ``MICRO_LEVELS``
+    "State the final answer to the following arithmetic problem:",
+    "Your task is to count how many legs there are in total",
+)
 
 _INSTEAD = (
     "Take e.g. chain_sum, gcd, lcm, number_sequence, products, letter_counting, number_sorting "
@@ -53,6 +59,11 @@ def micro_problems(config: Problems) -> list[Problem]:
         if index < (size := (config.size - offset + len(families) - 1) // len(families))
     ]
     return [_problem(spec, "micro") for spec in specs[: config.limit]]
+
+
+def is_micro(problem: Problem) -> bool:
+    """Whether the bundled models were trained on problems of this form."""
+    return problem.text.startswith(_MICRO_TEXTS)
 
 
 def gym_problems(families: list[str], config: Problems) -> list[Problem]:

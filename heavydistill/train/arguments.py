@@ -118,6 +118,11 @@ class TrainingOptions(_TrlConfig):
     def check_given(cls, values: Mapping[str, Any]) -> None:
         """Raise an error if no model is named. Called before TRL is imported."""
         if not values.get("model_name_or_path"):
+            if config := values.get("config"):
+                raise ConfigError(
+                    f"{config} names no model",
+                    "Add --model_name_or_path: a folder, an id on the Hub, or a profile's name.",
+                )
             raise ConfigError(
                 "No model to train is given",
                 "Give --config FILE or the name of a shipped one, or --model_name_or_path: a "
@@ -219,7 +224,7 @@ def given_values(
             faults.append((line_of(path, key), what, fix))
     if faults:
         raise error_of(faults, path)
-    options.check_given(values)
+    options.check_given({"config": given.config, **values})
     os.environ.update({str(name): str(text) for name, text in tree.get("env", {}).items()})
     return values
 

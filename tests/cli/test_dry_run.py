@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import MICRO
+from command_line import MICRO, run_command
 from fake_server import FakeServer, completion, serving
 from problem_files import doubles
 
@@ -211,3 +211,20 @@ def test_a_context_too_small_says_how_many_attempts_fit(more, fix, tmp_path, sai
     for dry_run in ([], [DRY]):
         assert fix in said([f"--out={tmp_path / 'run'}", *more, *dry_run], 2)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("own", "warns"), [(0, False), (2, True)])
+def test_problems_that_the_bundled_models_cannot_solve_are_told_in_the_plan(own, warns, tmp_path):
+    rows = [{"text": f"{SUM} 1{n} + 13 + 12 + 11 + 15 =", "reference": "9"} for n in "123"]
+    rows += [{"text": f"Name {n}.", "reference": "2"} for n in range(own)]
+    file = tmp_path / "p.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    done = run_command("generate", "--problems", file, "--dry-run", f"--out={tmp_path / 'run'}")
+    printed = " ".join(done.stdout.split())
+    told = "Warning: micro can only add 5 to 8 numbers and count the legs of animals, in the "
+    told += "bundled problems; 2 of 5 problems are others. --teacher names a model that can"
+    assert done.returncode == 0 and printed.count(told) == warns
+    assert ("can only add" in printed) == warns
+
+
+SUM = "State the final answer to the following arithmetic problem:"

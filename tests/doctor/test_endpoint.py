@@ -279,8 +279,17 @@ def test_missing_counts_are_said(usage):
     assert by_check["usage"].result == "warning"
 
 
+def test_a_reply_that_ended_before_the_limit_is_not_taken_for_a_cut_off_one():
+    reply = fake_server.completion("34")
+    with fake_server.serving(lambda body: reply) as server:
+        asked = Endpoint(base_url=server.base_url, retries=0)
+        findings = {f.check: f for f in Examination(patient(), asked, ESTIMATE).findings}
+    assert findings["cut off"].result == "ok"
+    assert findings["cut off"].text.endswith("ended by itself after 7 tokens")
+
+
 def test_a_cut_off_response_that_looks_finished_is_a_failure():
-    assert visit(habits(cut_reason="stop"))[2]["cut off"].result == "failure"
+    assert visit(habits(cut_reason="stop", written=16))[2]["cut off"].result == "failure"
     seen, _, by_check = visit(habits(end_reason="odd", cut_reason="odd"))
     assert by_check["cut off"].result == by_check["finish reason"].result == "failure"
     assert "'odd'" in by_check["finish reason"].text and not seen.capabilities.finish_reasons

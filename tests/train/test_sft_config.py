@@ -84,7 +84,7 @@ def test_folder_and_best_model_are_those_of_the_role(tmp_path, role, learner):
         ({"load_in_4bit": True, "load_in_8bit": True}, "at the same time"),
         ({"bf16": True, "fp16": True}, "At most one of fp16 and bf16"),
         ({"bf16": True, "use_cpu": False}, "This needs a GPU; for a small model on a CPU"),
-        ({"model_name_or_path": None}, "No model to train is given"),
+        ({"model_name_or_path": None}, "names no model. Add --model_name_or_path: a folder"),
         ({"dataset_name": None}, "or datasets alone; given: role. Give"),
         ({"role": None}, "or datasets alone; given: dataset_name. Give"),
         ({"datasets": [THINKER]}, "given: dataset_name, role, datasets. Give"),

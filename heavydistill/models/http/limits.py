@@ -93,12 +93,14 @@ class Server:
 class Servers:
     """Assigns the slots of an endpoint's servers to requests, in order of arrival.
 
-    ``patience_s`` is the maximum pause, unless a server asks for a longer one.
+    ``patience_s`` is the maximum pause, unless a server asks for a longer one, and the time without
+    an answer after which the run stops.
     """
 
     def __init__(self, servers: list[Server], patience_s: float) -> None:
         self._servers = servers
         self._longest_s = min(_LONGEST_PAUSE_S, patience_s)
+        self._patience_s = patience_s
         self._waiting: deque[asyncio.Future[Server]] = deque()
 
     async def lease(self, is_urgent: bool = False, at: Server | None = None) -> Server:
@@ -188,11 +190,14 @@ class Servers:
 
     def _warn_of_refusals(self, server: Server, response: Response) -> None:
         server.unreported += 1
+        stops = f"; the run stops after {self._patience_s:g} s without an answer"
+        is_first = "refusals" not in server.warned_at
         if self._is_due(server, "refusals"):
             counts = f"refusals since the last warning: {server.unreported:,}"
             most = f"requests in flight: at most {server.most_in_flight}"
             server.unreported = 0
-            self._warn(server, f"is overloaded; {counts}; {most}", response)
+            what = f"is overloaded; {counts}; {most}{stops if is_first else ''}"
+            self._warn(server, what, response)
 
     def _warn_of_faults(self, server: Server, response: Response) -> None:
         if self._is_due(server, "faults"):

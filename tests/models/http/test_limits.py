@@ -197,6 +197,8 @@ def test_a_server_that_refuses_everything_is_paused_ever_longer_whatever_it_asks
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) <= 2 + at[-1] / 30
     assert "refusals since the last warning: 1;" in warnings[0]
+    stops = ["the run stops after 600 s without an answer" in warning for warning in warnings]
+    assert stops == [True] + [False] * (len(warnings) - 1)
     assert "in flight: at most 1 (HTTP 429: slow down)" in warnings[-1]
 
 

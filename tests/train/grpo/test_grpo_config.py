@@ -175,7 +175,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
             {"mode": "thinker", "eval_strategy": "steps", "metric_for_best_model": "hm"},
             "Give eval_pass_at_1 or eval_pass_at_d",
         ),
-        ({"model_name_or_path": None}, "No model to train is given"),
+        ({"model_name_or_path": None}, "names no model. Add --model_name_or_path: a folder"),
         ({"hub_model_id": "a/b"}, "hub_model_id is set, but push_to_hub is not"),
         *(
             (
