@@ -270,7 +270,7 @@ class Examination:
         if whole and whole[0].unknown_finish_reason != self._cut_reason:
             return self._learn("cut off", self._cut_reason, "length")
         written = cut.counts[1] if cut.counts else _CUT
-        if end.finish_reason == "stop" and written < _CUT:
+        if end.finish_reason == "stop" and not self._cut_reason and written < _CUT:
             text = (
                 f"not tested: the reply to a long question ended by itself after {written} tokens"
             )
