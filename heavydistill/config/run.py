@@ -59,7 +59,8 @@ class Problems(Section):
     from question, problem or prompt, reference from answer, final_answer, ground_truth or
     answerKey, options from choices."""
     shape: Shape | None = None
-    """Benchmark whose row layout the source has: gpqa or livecodebench."""
+    """Benchmark whose row layout the source has: gpqa, or livecodebench, whose tests are judged as
+    by its own grader."""
     within: dict[str, tuple[str, str]] = Field(default_factory=dict)
     """Range of values for a column, compared as text; rows outside are left out, e.g.
     ``{contest_date: ["2024-08-01", "2025-05-31"]}``. A value that begins with the upper bound is in

@@ -202,7 +202,7 @@ def _from_a_to_z(text: str) -> bool:
     return "".join(initials).lower() == string.ascii_lowercase
 
 
-# Single characters that are emoji (Unicode 15), and the letters of flags.
+# Single characters that are emoji, pictographs beside them, and the letters of flags.
 _EMOJI = re.compile(
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf"
     "\u23e9-\u23f3\u23f8-\u23fa\u24c2\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u2604\u260e\u2611"
