@@ -98,6 +98,8 @@ def _verdict(generation: Generation) -> Text:
     if ballot := ballot_of(verdict):
         votes = ", ".join(vote.said.replace("_", " ") for vote in ballot.votes)
         line += plain(f"\n    rules left it undecided ({ballot.rule_reason}); votes: {votes}")
+        for reply in dict.fromkeys(filter(None, (vote.reply for vote in ballot.votes))):
+            line += plain(f"\n    no verdict: {' '.join(reply.split())}")
     return line
 
 

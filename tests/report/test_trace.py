@@ -160,3 +160,13 @@ def test_the_votes_of_a_judge_stand_with_its_verdict(trace, printed):
     text = printed(print_trace, dataclasses.replace(trace, pool=[judged, *others]))
     assert "[+] correct   answer 5 m   (judged, judge:critic@abc after exact@1)" in text
     assert "rules left it undecided (needs_units); votes: correct, cannot tell, correct" in text
+    assert "no verdict" not in text
+
+
+def test_the_replies_of_a_judge_that_are_no_verdicts_are_shown(trace, printed):
+    rule = Verdict(label="undecided", reason="needs_units", extracted="5 m", verifier="exact@1")
+    said = Vote(said="invalid", reply="They agree,\n\x1b[31mI think.")
+    first, *others = trace.pool
+    judged = dataclasses.replace(first, verdict=verdict_of(rule, ballot(said, said, said)))
+    text = printed(print_trace, dataclasses.replace(trace, pool=[judged, *others]))
+    assert text.count("no verdict: They agree, ") == 1 and "\x1b[31m" not in text
