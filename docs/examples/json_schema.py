@@ -2,8 +2,8 @@
 
 The column ``schema`` has the schema, as an object or as JSON text. The answer is the block fenced
 as ``json``, a block without a language, or the whole response. Formats such as ``date`` are checked
-as far as jsonschema can without further packages. References to other documents are refused before
-the run, because nothing is downloaded.
+as far as jsonschema can without further packages. References to what is not in the schema are
+refused before the run, because nothing is downloaded.
 
     correct    fits
     incorrect  does_not_fit   ``evidence`` names the first fault and its place
@@ -38,15 +38,29 @@ def validator(schema: object):
     return kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
 
 
-def outer_references(node: object) -> list[str]:
-    """The references of a schema to other documents."""
+def references(node: object) -> list[str]:
     if isinstance(node, list):
-        return [found for item in node for found in outer_references(item)]
+        return [found for item in node for found in references(item)]
     if not isinstance(node, dict):
         return []
     own = [node[key] for key in ("$ref", "$dynamicRef") if isinstance(node.get(key), str)]
-    rest = outer_references(list(node.values()))
-    return [reference for reference in own if not reference.startswith("#")] + rest
+    return own + references(list(node.values()))
+
+
+def missing_reference(schema: dict[str, object]) -> str | None:
+    """The first reference of a schema to something that is not in it."""
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    resource = Resource.from_contents(schema, default_specification=DRAFT202012)
+    resolver = Registry().with_resource("", resource).resolver()
+    for reference in references(schema):
+        try:
+            resolver.lookup(reference)
+        except Unresolvable:
+            return reference
+    return None
 
 
 def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -85,13 +99,13 @@ class JsonSchema(Verifier):
             if not isinstance(schema, dict) or not schema:
                 return "there is no schema; give an object with at least one rule in column schema"
             validator(schema)
-            outer = outer_references(schema)
+            missing = missing_reference(schema)
         except SchemaError as error:
             place = "/".join(map(str, error.path)) or "its top"
             return f"schema is not a JSON schema, at {place}: {error.message[:200]}; correct it"
         except (ValueError, RecursionError) as error:
             return f"schema is not JSON: {error}; correct it"
-        return f"schema refers to {outer[0]!r}; put that into $defs" if outer else None
+        return missing and f"schema refers to {missing!r}, which it lacks; put that into $defs"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         parts = [part.partition("\n") for part in text.split("```")[1::2]]

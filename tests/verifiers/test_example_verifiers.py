@@ -148,6 +148,7 @@ UNFIT: list[tuple[str, dict[str, Any], str]] = [
     ("json_schema", {"schema": {}}, "there is no schema"),
     ("json_schema", {}, "there is no schema"),
     ("json_schema", {"schema": {"$ref": "https://example.com/a.json"}}, "put that into $defs"),
+    ("json_schema", {"schema": {"items": {"$ref": "#/$defs/a"}}}, "refers to '#/$defs/a'"),
     ("regex", {"reference": "[a-"}, "no regular expression: unterminated character set"),
     ("regex", {"reference": ".*"}, "matches the empty text"),
     ("sql", {"reference": "SELEC 1", "databases": TOWNS}, "does not run: near"),
@@ -160,7 +161,7 @@ UNFIT: list[tuple[str, dict[str, Any], str]] = [
     ("sql", {"reference": ENDLESS, "databases": TOWNS}, "takes too long"),
 ]
 FIT = {
-    "json_schema": {"schema": SCHEMA | {"$defs": {"a": {}}}},
+    "json_schema": {"schema": {"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"type": "null"}}}},
     "regex": {"reference": "a+"},
     "sql": {"reference": LARGE, "databases": TOWNS},
 }
