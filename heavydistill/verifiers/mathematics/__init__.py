@@ -6,8 +6,8 @@ verifier            decides, and lists the reasons of its verdicts
 find                finds the final answer
 surroundings        text around the answer that may change it; answers that repeat the problem
 shape               the kind of the answer, from the tokens of ``tokens``: a list, an interval, ...
-shape_comparison    compares kind by kind, with ``sets``, ``relations`` and ``units``; finds unfit
-                    references
+shape_comparison    compares kind by kind, with ``sets``, ``relations`` and ``units``
+references          finds unfit references
 formula             reads a single formula into SymPy, bounded before anything is computed
 formula_equality    whether two formulas are equal, exactly and at many digits
 """

@@ -169,7 +169,10 @@ class _Reader:
     def sum(self) -> sympy.Expr:
         total = self._sign() * self._product()
         while self.peek() in ("+", "-"):
-            total = _bounded(total + self._sign() * self._product())
+            sign = self._sign()
+            # x + -5 is x - 5, while x--5 could be a range.
+            sign = self._sign() if sign == 1 and self.peek() == "-" else sign
+            total = _bounded(total + sign * self._product())
         return total
 
     def _sign(self) -> int:

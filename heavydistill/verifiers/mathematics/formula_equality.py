@@ -24,6 +24,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import sympy
+from mpmath.libmp import NoConvergence
 
 from heavydistill.verifiers.mathematics.formula import Unread, longest_bits, read
 from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
@@ -38,6 +39,7 @@ from heavydistill.verifiers.normal import (
 
 DIGITS = 80
 MOST_DIGITS = 1000
+MOST_DEGREE = 6
 _TINY = sympy.Float("1e-30")
 
 # Numbers without special relations to each other, a few in each part of the real line.
@@ -127,6 +129,34 @@ def constant_factor(given: sympy.Expr, wanted: sympy.Expr) -> sympy.Expr | None:
     if factor is None or not factor.is_real or factor == 0:
         return None
     return factor if compare_values(given, factor * wanted) == EQUAL else None
+
+
+def have_other_points(given: sympy.Expr, wanted: sympy.Expr) -> bool:
+    """Whether a zero of the polynomial ``wanted`` is certainly no zero of ``given``."""
+    symbols = sorted(wanted.free_symbols, key=str)
+    if given.free_symbols != wanted.free_symbols or not 1 < len(symbols) < 5:
+        return False
+    if not all(each.is_polynomial(*symbols) for each in (given, wanted)):
+        return False
+    for part in _PARTS:
+        for symbol in symbols:
+            others = [other for other in symbols if other != symbol]
+            points = dict(zip(others, map(sympy.Rational, part), strict=False))
+            for root in _real_roots(wanted.subs(points), symbol):
+                value = _at(given, {**points, symbol: root})
+                if value is not None and abs(value) > sympy.Float("1e-20"):
+                    return True
+    return False
+
+
+def _real_roots(value: sympy.Expr, symbol: sympy.Symbol) -> list[sympy.Expr]:
+    """Real roots of a polynomial in one variable, in digits; empty if none is found."""
+    try:
+        polynomial = sympy.Poly(value, symbol).sqf_part()
+        roots = polynomial.nroots(n=DIGITS) if 0 < polynomial.degree() <= MOST_DEGREE else []
+    except (NoConvergence, sympy.PolynomialError):
+        return []
+    return [root for root in roots if root.is_real]
 
 
 def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:

@@ -4,7 +4,7 @@ The left side of an equation is a name if it is a letter, an indexed letter, a f
 (``f(x)``), points (``AB``, ``\angle ABC``), a tuple of letters or words. ``4 = 5`` names nothing,
 and ``3 + 4 = 7`` has the value 7.
 
-Not covered: equations that are not the reference's equation multiplied by a constant.
+Equations are equal if they are multiples of each other, and different if a point solves only one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from itertools import permutations
 import sympy
 
 from heavydistill.verifiers.mathematics.formula import Unread
-from heavydistill.verifiers.mathematics.formula_equality import constant_factor, value_of
+from heavydistill.verifiers.mathematics.formula_equality import (
+    constant_factor,
+    have_other_points,
+    value_of,
+)
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
     Formula,
@@ -215,6 +219,7 @@ def _proportional(given: Relation, wanted: Relation) -> Outcome:
         return OTHER_EQUATION
     factor = constant_factor(*differences)
     if factor is None:
-        return OTHER_EQUATION
+        is_curve = given.signs == wanted.signs == ("=",)
+        return DIFFERENT if is_curve and have_other_points(*differences) else OTHER_EQUATION
     sign = wanted.signs[0] if factor > 0 else FLIPPED.get(wanted.signs[0], "=")
     return EQUAL if given.signs[0] == sign else DIFFERENT

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
+
+import sympy
 
 from heavydistill.verifiers.mathematics.formula import Unread
 from heavydistill.verifiers.mathematics.formula_equality import value_of
@@ -22,7 +25,9 @@ from heavydistill.verifiers.mathematics.shape import (
     Relation,
     Shape,
     Union,
+    Without,
 )
+from heavydistill.verifiers.mathematics.tokens import stripped, tokens_of
 
 _LOWEST, _HIGHEST = Formula(("-", r"\infty")), Formula((r"\infty",))
 _NAMED: dict[tuple[str, ...], list[Shape]] = {
@@ -44,7 +49,9 @@ def is_set(shape: Shape) -> bool:
         return all(isinstance(item, Relation) and is_set(item) for item in shape.items)
     if isinstance(shape, Brackets):
         return shape.must_be_interval
-    return isinstance(shape, Union) or (isinstance(shape, Formula) and shape.tokens in _NAMED)
+    return isinstance(shape, Union | Without) or (
+        isinstance(shape, Formula) and shape.tokens in _NAMED
+    )
 
 
 def parts_of(shape: Shape) -> list[Shape]:
@@ -62,6 +69,8 @@ def parts_of(shape: Shape) -> list[Shape]:
             return parts_of(of)
         case Relation():
             return _intervals(shape)
+        case Without(items=items):
+            return _between_points(items)
         case Union(items=items) | Many(items=items, joined="or"):
             return [part for item in items for part in parts_of(item)]
         case Many(items=items) if all(isinstance(item, Formula) for item in items):
@@ -75,11 +84,55 @@ def variable_of(shape: Shape) -> str | None:
         names = filter(None, map(variable_of, shape.items))
         return ",".join(sorted({*names})) or None
     parts = shape.parts if isinstance(shape, Relation) else ()
-    return next((part.text for part in parts if isinstance(part, Formula) and _is_name(part)), None)
+    sides = (part.text.strip("| ") for part in parts if isinstance(part, Formula))
+    return next((side for side in sides if _VARIABLE.fullmatch(side.replace(" ", ""))), None)
+
+
+def _between_points(points: Sequence[Shape]) -> list[Shape]:
+    """The intervals that are left of the real line without some points."""
+    ends = [point for point in points if isinstance(point, Formula)]
+    values = {end: value_of(end.tokens) for end in ends}
+    if len(ends) < len(points) or not all(v.is_real and v.is_number for v in values.values()):
+        raise Unread("other_kind")
+    ordered = [_LOWEST, *sorted(ends, key=values.__getitem__), _HIGHEST]
+    return [_between([(">", low), ("<", high)]) for low, high in pairwise(ordered)]
+
+
+def _distances(relation: Relation) -> list[Shape] | None:
+    r"""The parts of ``|x - 3| < 2`` or ``|x| \ge 1``; None for another relation."""
+    distance, end = relation.parts if len(relation.parts) == 2 else (None, None)
+    if not isinstance(distance, Formula) or not isinstance(end, Formula):
+        return None
+    tokens = distance.tokens
+    inner = Formula(stripped(tokens[1:-1]))
+    is_absolute = (
+        len(tokens) > 2 and (tokens[0], tokens[-1]) == ("|", "|") and "|" not in inner.tokens
+    )
+    radius = value_of(end.tokens) if is_absolute else None
+    if radius is None or relation.signs[0] not in FLIPPED or not radius.is_positive:
+        return None
+    value = value_of(inner.tokens)
+    name = max(value.free_symbols, key=str, default=sympy.Integer(0))
+    middle = name - (-value if value.coeff(name) == -1 else value)
+    if not (value.free_symbols and middle.is_number and middle.is_real):
+        return None
+    low, high = (_formula(middle + side * radius) for side in (-1, 1))
+    sign = relation.signs[0]
+    if sign in ("<", r"\le"):
+        return [_between([(FLIPPED[sign], low), (sign, high)])]
+    if sign in (">", r"\ge"):
+        return [_between([(FLIPPED[sign], low)]), _between([(sign, high)])]
+    return None
+
+
+def _formula(value: sympy.Expr) -> Formula:
+    return Formula(tokens_of(sympy.latex(value).replace(r"\left", "").replace(r"\right", "")))
 
 
 def _intervals(relation: Relation) -> list[Shape]:
-    r"""The parts of a relation such as ``x < 1``, ``0 \le x < 1`` or ``x \ne 1``."""
+    r"""The parts of a relation such as ``x < 1``, ``0 \le x < 1``, ``x \ne 1`` or ``|x| > 1``."""
+    if (parts_of_distance := _distances(relation)) is not None:
+        return parts_of_distance
     parts, signs = relation.parts, relation.signs
     places = [at for at, part in enumerate(parts) if _is_name(part)]
     if (len(parts), places) not in ((2, [0]), (2, [1]), (3, [1])):

@@ -4,7 +4,7 @@
 ratios, units. What remains is a single formula (``Formula``), which the module ``formula`` parses.
 An ambiguous notation becomes ``Unclear``.
 
-Not covered, hence ``Unclear``: sets described by more than one inequality, set differences,
+Not covered, hence ``Unclear``: sets described by more than one inequality, other set differences,
 ellipses, several plus-minus signs, sentences.
 """
 
@@ -102,6 +102,13 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True)
+class Without:
+    r"""The real numbers but for some: ``\mathbb{R} \setminus \{0, 1\}``."""
+
+    items: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """Cells of a matrix, row by row."""
 
@@ -117,7 +124,19 @@ class Ratio:
     items: tuple[Shape, ...]
 
 
-Shape = Unclear | Formula | Words | Measure | Many | Brackets | Relation | Union | Matrix | Ratio
+Shape = (
+    Unclear
+    | Formula
+    | Words
+    | Measure
+    | Many
+    | Brackets
+    | Relation
+    | Union
+    | Without
+    | Matrix
+    | Ratio
+)
 
 
 MOST_PARTS = 40
@@ -133,6 +152,7 @@ _ELLIPSES = frozenset((r"\ldots", "...", ".."))
 _UNREAD = frozenset((r"\mid", r"\colon", r"\to", r"\mapsto", r"\equiv", r"\sim", r"\forall", "&"))
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?([^\W\d_]+|°)")
 _IN_PARTS = re.compile(rf"{_PART.pattern}(?:(?: and|,(?: and)?)? ?{_PART.pattern}){{1,2}}")
+CLOCK = re.compile(r"(1[0-2]|0?[1-9]) ?: ?([0-5][0-9]) ?([ap])\.? ?m\.?")
 _SUCH_THAT = frozenset(("|", ":", r"\mid", r"\colon"))
 _NOT_UNDERSTOOD = Unclear("not_understood")
 
@@ -153,7 +173,18 @@ def _shape(tokens: Tokens) -> Shape:
     tokens = stripped(tokens)
     if not tokens:
         return Unclear("no_answer")
-    for take in (_compound, _words, _many, _union, _relation, _bracketed, _matrix, _ratio, _signs):
+    for take in (
+        _clock,
+        _compound,
+        _words,
+        _many,
+        _union,
+        _relation,
+        _bracketed,
+        _matrix,
+        _ratio,
+        _signs,
+    ):
         shape = take(tokens)
         if shape is not None:
             return shape
@@ -162,6 +193,13 @@ def _shape(tokens: Tokens) -> Shape:
 
 def _shapes(parts: list[Tokens]) -> tuple[Shape, ...]:
     return tuple(map(_shape, parts))
+
+
+def _clock(tokens: Tokens) -> Shape | None:
+    """A time of day with a.m. or p.m., as words."""
+    text = "".join(token[6:-1] if token.startswith(r"\text{") else token for token in tokens)
+    match = CLOCK.fullmatch(text.lower())
+    return Words(f"{int(match[1])}:{match[2]} {match[3]}m") if match else None
 
 
 def _words(tokens: Tokens) -> Shape | None:
@@ -209,8 +247,14 @@ def _many(tokens: Tokens) -> Shape | None:
 
 
 def _union(tokens: Tokens) -> Shape | None:
-    parts, between = split(tokens, frozenset((r"\cup",)))
-    return Union(_shapes(parts)) if between else None
+    parts, between = split(tokens, frozenset((r"\cup", r"\setminus")))
+    if r"\setminus" not in between:
+        return Union(_shapes(parts)) if between else None
+    removed = _shape(parts[-1])
+    is_read = len(parts) == 2 and parts[0] == (r"\mathbb{R}",) and isinstance(removed, Many)
+    if not is_read or not isinstance(removed, Many) or removed.joined != "braces":
+        return _NOT_UNDERSTOOD
+    return Without(removed.items)
 
 
 def _relation(tokens: Tokens) -> Shape | None:

@@ -19,16 +19,21 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import sympy
 
 from heavydistill.verifiers.mathematics import relations, sets, units
-from heavydistill.verifiers.mathematics.formula import Unread, longest_bits, read
-from heavydistill.verifiers.mathematics.formula_equality import compare_formulas, value_of
+from heavydistill.verifiers.mathematics.formula import Unread, longest_bits
+from heavydistill.verifiers.mathematics.formula_equality import (
+    compare_formulas,
+    compare_values,
+    value_of,
+)
 from heavydistill.verifiers.mathematics.shape import (
+    CLOCK,
     Brackets,
     Formula,
     Many,
@@ -38,7 +43,6 @@ from heavydistill.verifiers.mathematics.shape import (
     Relation,
     Shape,
     Unclear,
-    Union,
     Words,
     loose_measure,
 )
@@ -52,75 +56,6 @@ _NOT_REDUCED: Outcome = ("undecided", "not_reduced")
 _SEVERAL_VALUES: Outcome = ("undecided", "several_values")
 _WORDS: Outcome = ("undecided", "words")
 
-# --- Unfit references: what is wrong, and the fix.
-MOST_WORDS = 3
-# Names of sets, segments and vectors; they are equal only to the same text.
-_SET_NAME = re.compile(r"\\emptyset|\\mathbb\{?[A-Z]\}?|\\(?:vec|hat|over[a-z]+)\{[a-zA-Z]{1,3}\}")
-_WHY = {
-    "ellipsis": "it holds an ellipsis",
-    "set_builder": "it describes a set by a condition",
-    "hedged": "it leaves open which answer is meant",
-    "doubtful": "it leaves open which answer is meant",
-    "several_signs": "it contains several plus-minus signs",
-    "too_complex": "it is too long or too large, or contains a sum, an integral or a limit",
-    "two_readings": "it can be read in two ways (write fractions as \\frac, arguments in brackets)",
-    "two_numbers": "it contains two numbers without an operator",
-    "no_answer": "a part of it is empty",
-    "sentence": f"it is a text of more than {MOST_WORDS} words",
-}
-
-
-def fault(reference: Shape, problem: str) -> str | None:
-    """Why a reference to ``problem`` is unfit, as a message; None if it is fit."""
-    for unit in (part.unit for part in _parts(reference) if isinstance(part, Measure)):
-        if not units.known(unit) and not units.is_counted_noun(unit, problem):
-            return (
-                f"the unit {unit!r} of the reference is not known, and the problem does not "
-                "mention it; give the number alone, or a unit that pint knows"
-            )
-    reason = next(filter(None, map(_fault, _parts(reference))), None)
-    if reason is None:
-        return None
-    why = _WHY.get(reason, "it contains notation that is not understood")
-    return (
-        f"no rule can compare an answer with the reference: {why}; rewrite it, or give the row the "
-        "verifier judged, and the run a judge (--judge MODEL)"
-    )
-
-
-def _fault(part: Shape) -> str | None:
-    if isinstance(part, Unclear):
-        return part.reason
-    if isinstance(part, Words) and len(part.text.split()) > MOST_WORDS:
-        return "sentence"
-    if isinstance(part, Formula) and not (
-        _SET_NAME.fullmatch(part.text) or _BASED.fullmatch(part.text) or _number(part) is not None
-    ):
-        try:
-            read(part.tokens)
-        except Unread as unread:
-            return str(unread)
-    return None
-
-
-def _parts(shape: Shape) -> Iterator[Shape]:
-    """The shape and all shapes in it, in order."""
-    yield shape
-    inner: Sequence[Shape]
-    match shape:
-        case Many() | Brackets() | Union() | Ratio() | Matrix():
-            inner = shape.items
-        case Relation():
-            # The name on the left side may have any notation.
-            inner = shape.parts[1:] if shape.signs[0] in ("=", r"\in") else shape.parts
-        case Measure():
-            inner = (shape.value,)
-        case _:
-            return
-    for item in inner:
-        yield from _parts(item)
-
-
 # --- Comparison by kind.
 # Words for numbers.
 _NUMBER_WORDS = re.compile(
@@ -132,7 +67,7 @@ _SHORT_WORDS = frozenset(("yes", "no", "odd"))
 _ALIKE = (frozenset(("yes", "true")), frozenset(("no", "false", "none", "never")))
 _ASKS_PERCENT = re.compile(r"\b(?:what|which|as an?) (?:\w+ ){0,2}percent", re.IGNORECASE)
 # A number with a base as its index: 120_3. F_{12} is a name, and AB_1 may be one.
-_BASED = re.compile(r"\(?(?:\\text\{)?([0-9A-F]{2,}|[0-9])\}?\)?_\{?([0-9]{1,2})\}?")
+BASED = re.compile(r"\(?(?:\\text\{)?([0-9A-F]{2,}|[0-9])\}?\)?_\{?([0-9]{1,2})\}?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +206,7 @@ class AnswerComparison:
             case (Words(), Words()):
                 return _words(given, wanted)
             case (Formula(), Formula()):
-                return _formulas(given, wanted)
+                return _formulas(given, wanted, self.text)
             case (Words() as words, Formula() as formula) | (
                 Formula() as formula,
                 Words() as words,
@@ -279,13 +214,31 @@ class AnswerComparison:
                 if words.may_be_product:
                     return compare_formulas((words.text,), formula.tokens)
                 says_number = _NUMBER_WORDS.search(words.text.lower())
-                return DIFFERENT if _number(formula) is not None and not says_number else _WORDS
+                return DIFFERENT if number_in(formula) is not None and not says_number else _WORDS
             case (Matrix() | Brackets(), Matrix() | Brackets()):
                 return _in_brackets(self._in_order(given.items, wanted.items))
             case Ratio(), Ratio():
                 outcome = self._in_order(given.items, wanted.items)
-                return _NOT_REDUCED if outcome == DIFFERENT else outcome
+                return outcome if outcome != DIFFERENT else self._quotients(given, wanted)
+            case Formula(), Ratio(items=(Formula(tokens=top), Formula(tokens=bottom))):
+                is_fraction = {"/", r"\frac"} & {*given.tokens}
+                quotient = (r"\frac", "{", *top, "}", "{", *bottom, "}")
+                return compare_formulas(given.tokens, quotient) if is_fraction else OTHER_KIND
         return OTHER_KIND
+
+    def _quotients(self, given: Ratio, wanted: Ratio) -> Outcome:
+        """Compare two ratios with other numbers: ``6:8`` and ``4:3`` may stand for ``3:4``."""
+        first = given.items[0]
+        for items in (wanted.items, wanted.items[::-1]):
+            if len(items) != len(given.items):
+                return DIFFERENT
+            products = [
+                (_product(other, items[0]), _product(first, item))
+                for other, item in zip(given.items, items, strict=True)
+            ]
+            if all(self.outcome(*pair) != DIFFERENT for pair in products):
+                return _NOT_REDUCED
+        return DIFFERENT
 
     # --- Values with units, percent signs and currencies (``units`` says which are known).
 
@@ -342,7 +295,7 @@ class AnswerComparison:
 
     def _with_letters(self, given: Shape, wanted: Shape) -> Shape:
         """``given``, as a measure if its letters can only be a unit that is mentioned."""
-        if not isinstance(given, Formula) or _number(given) is not None:
+        if not isinstance(given, Formula) or number_in(given) is not None:
             return given
         loose = (
             loose_measure(given) if isinstance(wanted, Measure) or _is_constant(wanted) else None
@@ -416,10 +369,10 @@ def _grouped(given: Shape, wanted: Shape) -> Outcome | None:
     """
     texts = [_written(shape) for shape in (given, wanted)]
     marked = [bool(_GROUPED.fullmatch(text)) for text in texts]
-    if not (marked[1] or _number(wanted) is not None):
+    if not (marked[1] or number_in(wanted) is not None):
         return None
-    has_comma = _number(given) is None and bool(_DECIMAL_COMMA.fullmatch(texts[0]))
-    if not (marked[0] or has_comma or (marked[1] and _number(given) is not None)):
+    has_comma = number_in(given) is None and bool(_DECIMAL_COMMA.fullmatch(texts[0]))
+    if not (marked[0] or has_comma or (marked[1] and number_in(given) is not None)):
         return None
     numbers = map(_unmarked, texts, (marked[0] or has_comma, marked[1]))
     outcome = compare_formulas(*map(tokens_of, numbers))
@@ -447,7 +400,7 @@ def _may_be_one_number(many: Shape, other: Shape) -> bool:
         return False
     texts = [item.text if isinstance(item, Formula) else "?" for item in many.items]
     readings = {"".join(texts), ".".join(texts)} if many.joined in ("comma", "tight") else set()
-    value = _number(other)
+    value = number_in(other)
     is_reading = value is not None and any(normal_form(text).value == value for text in readings)
     return is_reading or "," in other.tokens[0]
 
@@ -466,25 +419,64 @@ def _flat(many: Shape) -> Sequence[Shape]:
     return found
 
 
-def _number(shape: Shape) -> Fraction | None:
+def number_in(shape: Shape) -> Fraction | None:
     """The value of a plain number; None for other shapes."""
     return normal_form(shape.text).value if isinstance(shape, Formula) else None
 
 
-def _formulas(given: Formula, wanted: Formula) -> Outcome:
-    first, second = (_BASED.fullmatch(shape.text.replace(" ", "")) for shape in (given, wanted))
+def _product(one: Shape, other: Shape) -> Shape:
+    if isinstance(one, Formula) and isinstance(other, Formula):
+        return Formula(("(", *one.tokens, ")", "(", *other.tokens, ")"))
+    return Unclear("other_kind")
+
+
+def _formulas(given: Formula, wanted: Formula, problem: str) -> Outcome:
+    first, second = (BASED.fullmatch(shape.text.replace(" ", "")) for shape in (given, wanted))
     if first and second:
         digits = [match[1].lstrip("0") for match in (first, second)]
         if digits[0] == digits[1] and first[2] == second[2]:
             return EQUAL
         return DIFFERENT if first[2] == second[2] else _NOT_REDUCED
+    if (based := first or second) and (plain := given if second else wanted).text.isalnum():
+        is_asked = re.search(rf"\b{_base_names(based[2])}(?![0-9])", problem, re.IGNORECASE)
+        is_same = based[1].lstrip("0") == plain.text.lstrip("0")
+        return EQUAL if is_asked and is_same else _NOT_REDUCED
     if all(re.fullmatch("[A-H]", shape.text) for shape in (given, wanted)):
         return DIFFERENT
-    return compare_formulas(given.tokens, wanted.tokens)
+    outcome = compare_formulas(given.tokens, wanted.tokens)
+    is_named = outcome == ("undecided", "other_names")
+    return _by_constants(given, wanted, problem) if is_named else outcome
+
+
+def _base_names(base: str) -> str:
+    name = {"2": "binary", "8": "octal", "16": "hexadecimal"}.get(base)
+    return rf"(?:base[-\s$\\{{]*{base}{f'|{name}' if name else ''})"
+
+
+def _by_constants(given: Formula, wanted: Formula, problem: str) -> Outcome:
+    """Compare antiderivatives whose constants have other names: ``x^2 + C`` and ``x^2 + K``."""
+    other_names: Outcome = ("undecided", "other_names")
+    try:
+        values = value_of(given.tokens), value_of(wanted.tokens)
+    except Unread:
+        return other_names
+    constants: list[sympy.Symbol] = []
+    for value, other in (values, values[::-1]):
+        own = value.free_symbols - other.free_symbols
+        constants += [name for name in own if re.fullmatch("[cCkK](?:_.)?", str(name))][:1]
+        if len(own) != 1 or (value - sum(constants[-1:])).free_symbols & own:
+            return other_names
+    # A letter of the problem is no arbitrary constant.
+    letters = "|".join(re.escape(str(name)) for name in constants)
+    if re.search(rf"(?<![a-zA-Z\\])(?:{letters})(?![a-zA-Z])", problem):
+        return other_names
+    return compare_values(values[0].subs(constants[0], constants[1]), values[1])
 
 
 def _words(given: Words, wanted: Words) -> Outcome:
     first, second = (" ".join(words.text.lower().split()).rstrip(".") for words in (given, wanted))
+    if CLOCK.fullmatch(first) and CLOCK.fullmatch(second):
+        return EQUAL if first == second else DIFFERENT
     if first == second:
         is_word = len(first) > 3 or first in _SHORT_WORDS
         return EQUAL if is_word or given.text == wanted.text else _WORDS
@@ -534,7 +526,7 @@ def _text(shape: Shape) -> str:
     match shape:
         case Formula(tokens=tokens):
             letters = all(len(token) == 1 and token.isalpha() for token in tokens)
-            if letters or _BASED.fullmatch(shape.text):
+            if letters or BASED.fullmatch(shape.text):
                 return shape.text
             value = value_of(tokens)
             if longest_bits(value) > LONGEST_BITS:

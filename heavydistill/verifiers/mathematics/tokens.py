@@ -53,6 +53,7 @@ _REWRITTEN = (
     (re.compile(r"\\mathbb\s*([A-Z])"), r"\\mathbb{\1}"),
     (re.compile(r"\\(?:text)?color\s*\{[a-zA-Z]+\}"), ""),
     (re.compile(r"\{([^{}]*)\\choose(?![a-zA-Z])([^{}]*)\}"), r"\\binom{\1}{\2}"),
+    (re.compile(r"\{([^{}]*)\\over(?![a-zA-Z])([^{}]*)\}"), r"\\frac{\1}{\2}"),
     # v^2_0 equals v_0^2.
     (re.compile(r"\^(\w|\{[^{}]*\})_(\w|\{[^{}]*\})"), r"_\2^\1"),
 )

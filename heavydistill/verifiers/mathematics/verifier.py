@@ -106,7 +106,8 @@ class Math(Verifier):
             return "the reference holds no answer; write one"
         if self.is_plain(problem):
             return None
-        from heavydistill.verifiers.mathematics.shape_comparison import AnswerComparison, fault
+        from heavydistill.verifiers.mathematics.references import fault
+        from heavydistill.verifiers.mathematics.shape_comparison import AnswerComparison
 
         shape, compare = shape_of(reference), AnswerComparison(problem.text).outcome
         for box in _earlier(problem):

@@ -140,7 +140,7 @@ UNDECIDED = pairs(r"""
     5 ‖ 4=5  ¦  5 ‖ n=4=5  ¦  0 ‖ 25x^2-1=0  ¦  9 ‖ 5 \quad 4  ¦  10 ‖ 5 5  ¦  cat ‖ act
     \text{CBA} ‖ \text{ABC}  ¦  AB ‖ BA  ¦  27 ‖ 26.67 \approx 27
     11111111100 ‖ 11, 111, 111, 100  ¦  1,3,5,\ldots,2n-1 ‖ 1,2,\ldots,n  ¦  3:4 ‖ 6:8
-    3:4 ‖ 4:3  ¦  (-\infty,3)\cup(3,\infty) ‖ \mathbb{R}\setminus\{3\}
+    3:4 ‖ 4:3
     (-\infty,1)\cup(2,\infty) ‖ (1,2)  ¦  2\sin 40^\circ ‖ 2\cos 40^\circ
     \sin 30^\circ ‖ \sin 30  ¦  x > 2 ‖ \{x \in \mathbb{R} : x > 2\}
     (-\infty,1)\cup(2,\infty) ‖ \{x \mid x<1 \text{ or } x>2\}
@@ -148,10 +148,9 @@ UNDECIDED = pairs(r"""
     5 ‖ 5.0000001  ¦  2x ‖ x/2y  ¦  \frac{x}{2} ‖ 1/2x  ¦  \frac{1}{2x} ‖ 1/2x  ¦  2 ‖ \log 100
     \ln 5 ‖ \log 5  ¦  1, 234 ‖ 1,234  ¦  100, 200 ‖ 100,200
     2\frac{1}{2}\pi ‖ \pi  ¦  x ‖ X  ¦  2x ‖ 2y  ¦  a+B ‖ A+b  ¦  f(x) ‖ f'(x)
-    f ‖ f'  ¦  x=5 ‖ y=5  ¦  x > 5 ‖ y > 5  ¦  x_1 ‖ x_2  ¦  x^2+C ‖ x^2  ¦  x^2+y^2=1 ‖ x^2-y^2=1
-    x^2+y^2=1 ‖ x^2+y^2=2  ¦  x^2+y^2=4 ‖ x^2+y^2=4y  ¦  5x - 7y + 11z + 4 = 0 ‖ 5x-7y+11z-4=0
-    y = 2x ‖ x = 2y  ¦  2\pi n ‖ 2\pi k  ¦  \vec{a}+b ‖ b+\vec{a}
-    \frac{\pi}{4}+k\pi ‖ \pi n + \frac{\pi}{4}  ¦  x^2+C ‖ x^2+K  ¦  \sqrt{x^2} ‖ x  ¦  5 ‖ n
+    f ‖ f'  ¦  x=5 ‖ y=5  ¦  x > 5 ‖ y > 5  ¦  x_1 ‖ x_2  ¦  x^2+C ‖ x^2
+    2\pi n ‖ 2\pi k  ¦  \vec{a}+b ‖ b+\vec{a}
+    \frac{\pi}{4}+k\pi ‖ \pi n + \frac{\pi}{4}  ¦  \sqrt{x^2} ‖ x  ¦  5 ‖ n
     (0, 1) ‖ [0, 1]  ¦  (1, 2) ‖ 1, 2  ¦  1, 2 ‖ (1, 2)
     \begin{pmatrix}1\\2\end{pmatrix} ‖ (1,2)
     \begin{pmatrix}1\\2\end{pmatrix} ‖ \begin{pmatrix}1&2\end{pmatrix}
@@ -160,7 +159,7 @@ UNDECIDED = pairs(r"""
     5 ‖ 5 pairs  ¦  5 ‖ 5 squared  ¦  5 ‖ 5 thousand  ¦  5000 ‖ 5 thousand
     5 ‖ 5 \text{ million}  ¦  5 ‖ 5 dozen  ¦  5 ‖ 5 flurbs  ¦  5 apples ‖ 5 pears
     \frac{\pi}{6} ‖ 30^\circ  ¦  30^\circ + x ‖ 30+x  ¦  5 ‖ maybe 5  ¦  4:30 p.m. ‖ 4:30
-    4:30 p.m. ‖ 4:30 a.m.  ¦  120_3 ‖ 120_4
+    120_3 ‖ 120_4
     2\begin{pmatrix}1\\2\end{pmatrix} ‖ \begin{pmatrix}2\\2\end{pmatrix}
     x=1, y=2 ‖ x=2, y=1  ¦  x=1, y=2 ‖ 2, 1
     1, 2 ‖ 1, 1, 2  ¦  5 ‖ x=5, y=6  ¦  \{x : x = 3k\} ‖ x = 3k

@@ -1,4 +1,4 @@
-"""Tuples by names, matrices in other brackets, and numbers with other marks."""
+"""Tuples by names, matrices in other brackets, numbers with other marks, and other notations."""
 
 import pytest
 from reckoning import boxed, outcome
@@ -45,6 +45,45 @@ MARKED_WRONG = pairs(r"""
     1.234,5 ‖ 1.234 ‖ 1.2345 ‖ 12345 ‖ 5  ¦  1/3 ‖ 0,333 ‖ 0,3  ¦  56 ‖ 5,6  ¦  5 ‖ 0,5 ‖ 5,6
     1, 234 ‖ 1,234  ¦  100, 200 ‖ 100,200  ¦  1, 2 ‖ 1.2  ¦  1,2 ‖ 1.2
 """)
+# Problem ‖ reference ‖ the same in another notation.
+OTHERWISE = pairs(r"""
+    ? ‖ 7-2i ‖ 7+-2i ‖ 7.0 + -2.0i  ¦  ? ‖ x-5 ‖ x+-5 ‖ -5+x
+    ? ‖ \frac{3}{4} ‖ {3\over4} ‖ {3 \over 4}
+    ? ‖ 3:30\text{ p.m.} ‖ 3:30 PM ‖ 3:30\text{ pm} ‖ 03:30 p.m. ‖ 3:30\,\mathrm{PM}
+    Write 5 in base 2. ‖ 101_2 ‖ 101 ‖ 101_{2}  ¦  Write 5 in base $2$. ‖ 101 ‖ 101_2
+    Write 83 as an octal number. ‖ 123_8 ‖ 123 ‖ (123)_8
+    What is the ratio? ‖ 3:2 ‖ 3/2 ‖ \frac{3}{2}
+    ? ‖ (-\infty,-1)\cup(1,\infty) ‖ |x|>1 ‖ |x| > 1 ‖ x<-1 \text{ or } x>1  ¦  ? ‖ [-2,2] ‖ |x|\le2
+    ? ‖ (1,5) ‖ |x-3|<2 ‖ |3-x| < 2  ¦  ? ‖ (-\sqrt{2},\sqrt{2}) ‖ |x|<\sqrt2
+    ? ‖ |x-3|<2 ‖ (1,5)
+    ? ‖ x\ne0 ‖ \mathbb R\setminus\{0\} ‖ \mathbb{R} \setminus \{0\} ‖ (-\infty,0)\cup(0,\infty)
+    ? ‖ \mathbb{R}\setminus\{-1,1\} ‖ (-\infty,-1)\cup(-1,1)\cup(1,\infty)
+    Integrate $2x$. ‖ x^2+C ‖ x^2+c ‖ x^2+K ‖ x^2 + k ‖ c + x^2 ‖ x^2+C_1
+    Integrate $1/x$. ‖ \ln|x|+C ‖ \ln|x|+K ‖ c+\ln|x|
+""")
+OTHERWISE_WRONG = pairs(r"""
+    ? ‖ 7-2i ‖ 7+2i ‖ 7--2i ‖ 7+-3i  ¦  ? ‖ x-5 ‖ x--5 ‖ x+5 ‖ x+-6  ¦  ? ‖ \frac{3}{4} ‖ {4\over3}
+    ? ‖ 3:30\text{ p.m.} ‖ 3:30 AM ‖ 3:31 PM ‖ 4:30 PM ‖ 3:30 ‖ 3.30  ¦  ? ‖ 10:30 ‖ 2:30 ‖ 10:31
+    Write 5 in base 2. ‖ 101_2 ‖ 111 ‖ 5 ‖ 101_3 ‖ 1010  ¦  Write 101 in base 7. ‖ 101_2 ‖ 101
+    What is the ratio? ‖ 3:2 ‖ 2/3 ‖ 3/5 ‖ 3/4 ‖ 5  ¦  What is the ratio? ‖ 3:2:1 ‖ 3/2
+    ? ‖ (-\infty,-1)\cup(1,\infty) ‖ |x|<1 ‖ |x|\ge1 ‖ |x|>2 ‖ |x+1|>1 ‖ x>1  ¦  ? ‖ [-2,2] ‖ |x|<2
+    ? ‖ (1,5) ‖ |x-3|\le2 ‖ |x+3|<2 ‖ |x-2|<3 ‖ |x-3|<-2 ‖ |x-y|<2 ‖ |x|<5
+    ? ‖ x\ne0 ‖ \mathbb{R}\setminus\{1\} ‖ \mathbb{R} ‖ \mathbb{Z}\setminus\{0\} ‖ x=0 ‖ \{0\}
+    ? ‖ \mathbb{R}\setminus\{-1,1\} ‖ \mathbb{R}\setminus\{1\} ‖ \mathbb R\setminus(-1,1) ‖ (-1,1)
+    Integrate $2x$. ‖ x^2+C ‖ x^2 ‖ x^3+K ‖ x^2+2 ‖ Kx^2 ‖ x^2-x_1  ¦  Let $k>0$. ‖ x^2+C ‖ x^2+k
+    Integrate $1/x$. ‖ \ln|x|+C ‖ \ln|x| ‖ \ln|2x|+x ‖ K\ln|x|
+""")
+# Reference ‖ answers that are wrong, not only other.
+PROVABLY_WRONG = pairs(r"""
+    x^2+y^2=1 ‖ x^2-y^2=1 ‖ x^2+y^2=2 ‖ x^2+y^2=x  ¦  y = 2x ‖ x = 2y ‖ y-2x=1 ‖ 2y-x=0
+    5x-7y+11z+4=0 ‖ 5x-7y+11z-4=0 ‖ 5x-7y+10z+4=0 ‖ 5x+7y+11z+4=0  ¦  x^2+y^2=4 ‖ x^2+y^2=4y
+    10:30 ‖ 2:30 ‖ 10:20 ‖ 1:30  ¦  3:4 ‖ 3:5 ‖ 2:3 ‖ 1:2:3  ¦  4:30 p.m. ‖ 4:30 a.m. ‖ 5:30 p.m.
+""")
+# Reference ‖ answers that may be the same in another form.
+PERHAPS_RIGHT = pairs(r"""
+    (x+y)(x^2+1)=0 ‖ x+y=0  ¦  x+y=0 ‖ (x+y)(x-y)=0  ¦  PV=nRT ‖ P=\frac{nRT}{2V}
+    3:4 ‖ 6:8 ‖ 4:3 ‖ 8:6  ¦  x^2+y^2=1 ‖ a^2+b^2=2  ¦  x^2=4 ‖ x=2
+""")
 
 
 @pytest.mark.parametrize(
@@ -71,3 +110,26 @@ def test_the_marks_of_a_number_are_read_where_the_reference_is_one(is_right, row
     reference, *answers = row
     for answer in answers:
         assert (outcome(reference, boxed(answer))[0] == "correct") == is_right, answer
+
+
+@pytest.mark.parametrize(
+    ("is_right", "row"),
+    [*((True, row) for row in OTHERWISE), *((False, row) for row in OTHERWISE_WRONG)],
+)
+def test_other_notations_are_read(is_right, row):
+    text, reference, *answers = row
+    for answer in answers:
+        assert (outcome(reference, boxed(answer), text)[0] == "correct") == is_right, answer
+
+
+@pytest.mark.parametrize(
+    ("label", "row"),
+    [
+        *(("incorrect", row) for row in PROVABLY_WRONG),
+        *(("undecided", row) for row in PERHAPS_RIGHT),
+    ],
+)
+def test_an_equation_or_ratio_is_incorrect_if_a_point_or_quotient_proves_it(label, row):
+    reference, *answers = row
+    for answer in answers:
+        assert outcome(reference, boxed(answer))[0] == label, answer
