@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from heavydistill.errors import StoppedError, printable
-from heavydistill.report.terminal import say
+from heavydistill.report.terminal import LINE_EVERY_S, say
 from heavydistill.run.interrupts import as_exceptions
 from heavydistill.store.portable import name_alone
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from heavydistill.run.generate import Plan
     from heavydistill.run.status import Status
 
-_PLAIN_LINE_EVERY_S = 10.0
+_PLAIN_LINE_EVERY_S = LINE_EVERY_S
 _FIRST_TRAJECTORIES = 8  # trajectories without thinking before a warning is shown
 
 

@@ -23,7 +23,7 @@ from heavydistill.config.shipped import shipped, shipped_file
 from heavydistill.config.yaml import load
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import Grid, Line, listed, part
-from heavydistill.report.terminal import print_command, print_grid, print_lines, say
+from heavydistill.report.terminal import going_on, print_command, print_grid, print_lines, say
 from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
 if TYPE_CHECKING:
@@ -186,7 +186,11 @@ def refilter(
         print_command("Next", same_command(), console)
         return
     journal = Path(plan.run.config.journal or "")
-    with ending_early(console, Path(config.out), journal), Bar(console) as bar:
+    with (
+        ending_early(console, Path(config.out), journal),
+        Bar(console) as bar,
+        going_on("deliberating", is_shown=not console.is_terminal),
+    ):
         on_tally = functools.partial(show_deliberations, bar, total=plan.volume.caches)
         outcome = refilter.refilter(plan, on_tally, write_card)
     _print_refiltered(plan, outcome, console)

@@ -6,9 +6,12 @@ printed literally, never as markup.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import textwrap
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, JustifyMethod
@@ -21,6 +24,9 @@ from heavydistill.report.grid import Grid, Value
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
 )
+LINE_EVERY_S = 10.0
+"""Seconds between two lines about work that goes on."""
+_said_at = 0.0  # time of the last line, on the monotonic clock
 _COLOURS = {"better than": "green", "worse than": "red"}  # by the start of the cell's text
 
 
@@ -81,6 +87,7 @@ def print_grid(grid: Grid, console: Console) -> None:
 
 def say(text: str, console: Console, style: str = "") -> None:
     """Print a text, wrapped only at spaces, so that paths are not broken."""
+    said()
     lines = [
         textwrap.fill(
             line,
@@ -125,3 +132,38 @@ def _cell(cell: Value) -> Text:
     elif cell.narrow and value:
         shown[:2] = shown[0].rstrip("%"), f"{100 * value.low:.0f}-{100 * value.high:.0f}"
     return Text("\n".join(shown))
+
+
+def said() -> None:
+    """Note that a line was printed, so that ``going_on`` is silent for a while."""
+    global _said_at
+    _said_at = time.monotonic()
+
+
+@contextlib.contextmanager
+def going_on(what: str, is_shown: bool = True) -> Iterator[None]:
+    """Print what is being done, and again where nothing was printed for ``LINE_EVERY_S``.
+
+    Without ``is_shown`` nothing is printed.
+    """
+    began, ended = time.monotonic(), threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(max(0.0, _said_at + LINE_EVERY_S - time.monotonic())):
+            if time.monotonic() - _said_at >= LINE_EVERY_S:
+                said()
+                with contextlib.suppress(OSError):  # nobody reads the pipe any more
+                    print(f"{what}, {time.monotonic() - began:.0f} s", flush=True)
+
+    if not is_shown:
+        yield
+        return
+    said()
+    print(what, flush=True)
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

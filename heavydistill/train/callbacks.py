@@ -14,6 +14,7 @@ from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
 
 from heavydistill.report.curves import draw
+from heavydistill.report.terminal import said
 from heavydistill.store.training_record import Alarm
 from heavydistill.train import checkpoints
 from heavydistill.train.grpo.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms
@@ -84,6 +85,7 @@ class LogLines(TrainerCallback):
             f"{title} {logs[name]:{form}}" for title, name, form in _EVALUATED if name in logs
         ]:
             print(f"held out at step {state.global_step:,}: {', '.join(shown)}", flush=True)
+        said()
 
     def _print_row(self, state: Any, logs: Mapping[str, Any]) -> None:
         if self._lines % _HEADER_EVERY == 0:

@@ -20,7 +20,7 @@ from heavydistill.errors import ConfigError, RunError
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.publish import check_before, publish_trained
-from heavydistill.report.terminal import print_command
+from heavydistill.report.terminal import going_on, print_command
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train.arguments import TrainingOptions
@@ -94,9 +94,11 @@ def may_have_gpu() -> bool:
 
 def run_script(script: str, words: Sequence[str]) -> None:
     """Run a training from its flags to the model, its card, its evaluation and its publication."""
-    from heavydistill.train.callbacks import LOG
+    with going_on("loading the libraries", is_main()):
+        from heavydistill.train.callbacks import LOG
 
-    reader, stage = (importlib.import_module(f"{__package__}.{name}") for name in _STAGES[script])
+        modules = [importlib.import_module(f"{__package__}.{name}") for name in _STAGES[script]]
+    reader, stage = modules
     arguments = reader.parse(words)
     config = arguments.config
     folder = Path(config.output_dir)
@@ -104,7 +106,8 @@ def run_script(script: str, words: Sequence[str]) -> None:
     if config.push_to_hub:
         private, licence = bool(config.hub_private_repo), config.license
         options = PublishOptions(config.hub_model_id, config.hub_revision, private, licence)
-    plan = stage.prepare(arguments)
+    with going_on("reading the model's files and the sets", is_main()):
+        plan = stage.prepare(arguments)
     if is_main():
         lines = stage.summary(plan)
         width = max(len(what) for what, _ in lines)
@@ -114,7 +117,8 @@ def run_script(script: str, words: Sequence[str]) -> None:
         return
     if options and is_main():
         check_before(plan.record, folder, options)
-    record = stage.train(plan)
+    with going_on("training", is_main()):
+        record = stage.train(plan)
     result = record.result
     if not is_main():
         return

@@ -15,6 +15,7 @@ from heavydistill.cli import progress
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.models.resolve import resolve
+from heavydistill.report import terminal
 from heavydistill.run.status import Status, StatusWriter
 
 SERVED = RunConfig(teacher="m", endpoint=Endpoint(base_url="http://h/v1"))
@@ -65,6 +66,22 @@ def test_loading_is_shown_until_problems_enter_and_a_line_comes_now_and_then(tmp
         shown.on(bars, received=16, failures={"timeout": 2})
     assert shown.lines[3] == "0 s: 0/40 problems, 16/480 samples, 2 lost"
     assert len(shown.lines) == 5, "the last state is always shown"
+
+
+def test_work_that_says_nothing_is_named_at_once_and_again(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "LINE_EVERY_S", 0.05)
+    lines: list[str] = []
+    with terminal.going_on("loading"):
+        assert capsys.readouterr().out == "loading\n"
+        while len(lines) < 2:
+            lines += capsys.readouterr().out.splitlines()
+    assert set(lines) == {"loading, 0 s"}
+    with terminal.going_on("loading", is_shown=False):
+        assert capsys.readouterr().out == ""
+    monkeypatch.setattr(terminal, "LINE_EVERY_S", 60.0)
+    with terminal.going_on("training"):
+        terminal.said()
+    assert capsys.readouterr().out == "training\n"
 
 
 def test_lines_are_not_printed_at_every_status(tmp_path):
