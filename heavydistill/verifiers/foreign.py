@@ -19,13 +19,15 @@ _ENGLISH = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_ENDS = re.compile(r"[!?。！？।\n]|\.(?!\d)")
-OR = (
-    r"oder|ou|o|u|oppure|или|либо|veya|ya da|hoặc|lub|albo|atau|أو|یا|या|বা|또는|혹은"
+_OR = (
+    r"oder|ou|oppure|или|либо|veya|ya da|hoặc|lub|albo|atau|أو|یا|या|বা|또는|혹은"
     r"|または|もしくは|あるいは"
 )
+OR = rf"{_OR}|o|u"
+# Without single and Greek letters, which may be variables, and without raised digits.
 _OTHER_LANGUAGE = re.compile(
-    rf"[^\W\d_a-zA-Z]|\b(?:{OR}|nicht|kein|niet|bukan|ist|sind|und|der|das|ein|nein|doch|est|sont"
-    r"|une?|les?|la|el|los|las|es|que|y|il|di|che|uma?|het|een|dat|jest|nie|adalah|yang|bir)\b",
+    rf"[^\W\d_a-zA-Z\u0370-\u03ff\u2070-\u214f²³¹½¼¾ªºµÅ]|\b(?:{_OR}|nicht|kein|niet|bukan|ist|sind|und|der|das|ein|nein|doch|est|sont"
+    r"|une?|les?|la|el|los|las|es|que|il|di|che|uma?|het|een|dat|jest|nie|adalah|yang|bir)\b",
     re.IGNORECASE,
 )
 _NOT_BEFORE = re.compile(

@@ -166,11 +166,11 @@ def test_responses_of_models_are_decided():
         return counts["undecided"] / (counts["n"] - counts["refused"])
 
     assert share("mathematics", "right") <= 0.015
-    assert share("physics", "right") <= 0.07
-    assert share("all", "wrong") <= 0.16
+    assert share("physics", "right") <= 0.02
+    assert share("all", "wrong") <= 0.13
     # The labels are wrong there: a reader agrees with the verdicts.
-    assert shares["all", "right"]["incorrect"] <= 9
-    assert shares["all", "wrong"]["correct"] <= 26
+    assert shares["all", "right"]["incorrect"] <= 10
+    assert shares["all", "wrong"]["correct"] <= 32
 
 
 @pytest.mark.slow

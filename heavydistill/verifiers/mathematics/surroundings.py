@@ -163,7 +163,8 @@ _CONCLUSION = r"therefore|because|implies|iff|(?:Long)?[rR]ightarrow|text[a-z]{0
 _NEUTRAL = rf"(?:{_CONCLUSION}|in|equiv|approx|simeq|cong|to|[a-zA-Z]*arrow)(?![a-zA-Z])"
 # A blank stands for layout or for a delimiter of formulas.
 _OPERAND_BEFORE = re.compile(
-    r"(?:[0-9](?:\.{1,3}|[…,:])?|\d!|[²³½¼¾π∞°%]|(?<![^\W\d_])(?<![\\'’])(?:[b-zB-HJ-Z] ?|[aAI])"
+    r"(?:[0-9](?:\.{1,3}|[…,:])?|\d!|[²³½¼¾π∞°%]"
+    r"|(?<![^\W\d_²³½¼¾⁰-₉])(?<![\\'’])(?:[b-zB-HJ-Z] ?|[aAI])"
     r"|(?<![\\a-zA-Z'’])[a-zA-Z]{2}|\d |[²³½¼¾π∞°%] |\d! |\b\d+ ?: "
     r"|(?:[\d)}\]!]|(?<![a-zA-Z\\])[a-zA-Z])(?:\$\$?|\\\)) "
     rf"|\\(?!{_NEUTRAL})[a-zA-Z]+(?:\$\$?|\\\))? ?"
@@ -212,8 +213,8 @@ _CHANGED_AFTER = re.compile(
 )
 _OPERATOR_AFTER = re.compile(
     r"[0-9+*^_=<>!?{%√×÷·π²³⁴½¼¾⅓∞±∓°′″‰？❌✗✘✖]|[.,:]\d|(?:\.{2,}|…)\s*[\d$\\]|[,;:]\s*\$?\s*[-\d]|/(?!\s?[a-z]{3})"
-    r"|[-–−—]+\s*(?:[\d($\\√π]|[a-zA-Z](?![^\W\d_]))"
-    r"|[b-zB-HJ-Z](?![^\W\d_]|['’]|-[a-z]{2})"
+    r"|[-–−—]+\s*(?:[\d($\\√π]|[a-zA-Z](?![^\W\d_²³½¼¾⁰-₉]))"
+    r"|[b-zB-HJ-Z](?![^\W\d_²³½¼¾⁰-₉]|['’]|-[a-z]{2})"
     rf"|[→⇒➜]\s*\$?[\d\\(-]|\\(?!(?:{_CONCLUSION})(?![a-zA-Z]))[a-zA-Z]|(?:\$|\\\()\s*\S"
     r"|\n\s*(?:[+/^=]|<(?![/|a-z])|[*-]\s*\d|\\(?:times|cdot|div|pm)\b)"
 )

@@ -72,7 +72,7 @@ ACCEPTED = texts(r"""
     The number of ways that are not symmetric is □.  ¦  Those who did not come are □.
     The graph has $□$ y-intercepts.  ¦  It is □ in base 10.  ¦  The area is $□$ $\text{cm}^2$.
     The area is $□$ \(\text{cm}^2\).  ¦  When $x=6$, $□$ is the value.
-    Since $2 < 3$, $□$ works.
+    Since $2 < 3$, $□$ works.  ¦  θ = □ for x² > 6.  ¦  □. Also y = 7.  ¦  It is □ Å. So λ = 7.
     The answer is (in meters) $□$.  ¦  So, x = □, y = 7  ¦  The value is $□$ [1].  ¦  $□$[^1].
     $2+3=□ \approx 5.0$  ¦  equals\boxed{5}.
 """)
@@ -190,7 +190,8 @@ NEVER_CORRECT = texts(r"""
     $□$ (sometimes 6)  ¦  $□$ if odd, 6 if even  ¦  $□$, i.e. 6  ¦  $□$, that is, $6$  ¦  4..□
     $□$...6  ¦  $□$ is close to the answer  ¦  It is $□$ but I'm not sure: maybe 6.
     3.$□$  ¦  0,$□$  ¦  – $□$  ¦  \[– □\]  ¦  $A □$  ¦  \[a □\]  ¦  ∑□  ¦  ¬$□$  ¦  12 mod $□$
-    $□[2]$  ¦  ratio 3 : $□$  ¦  (3; $□$)  ¦  $\alpha$ $□$  ¦  $(x+1)$ $□$  ¦  □ & 6
+    □ x²  ¦  $□$ x²  ¦  $□[2]$  ¦  ratio 3 : $□$  ¦  (3; $□$)  ¦  $\alpha$ $□$  ¦  $(x+1)$ $□$
+    □ & 6
     $\cancel{□}$  ¦  no more than $□$  ¦  The answer is $□$ (or is it 6?)
 """)
 # "Or", "not" and retractions in other languages.
