@@ -43,7 +43,10 @@ def main(words: Sequence[str] | None = None) -> None:
         _refuse_undecodable(given)
         with interrupts.recognized():
             app(given, prog_name="heavydistill")
-    except SystemExit:
+    except SystemExit as end:
+        # What typer makes of an interrupt that no verb handled, without a word.
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
+            _say("Interrupted.")
         if is_piped and not _is_piped():  # rich replaces a pipe that nobody reads any more
             _say(
                 "Stopped, because the program that reads the output (such as head) has ended. "

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_command
 
 from heavydistill.run import interrupts
 from heavydistill.run.interrupts import loading
@@ -57,7 +58,7 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
         start_new_session=True,
     )
     assert once.exists(), f"{module} was not imported: {done.stdout}"
-    assert done.returncode == 130, done.stdout
+    assert done.returncode == 130 and done.stdout.count("Interrupted") == 1, done.stdout
     for trace in ("Traceback", "Exception ignored", "KeyboardInterrupt"):
         assert trace not in done.stdout, done.stdout
     return done.stdout
@@ -102,6 +103,15 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs():
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
+def test_an_interrupt_of_a_check_is_told(monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("heavydistill.run.generate.check", interrupted)
+    done = run_command("generate", "--limit=2")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 
 
