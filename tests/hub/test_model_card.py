@@ -292,6 +292,11 @@ def test_a_model_of_grpo_tells_what_was_asked_and_rewarded(tmp_path):
     text = card_of(tmp_path / "a", stage="grpo", rl=ASKED, result=REWARDED)
     assert "left out: 7 `never_right`, 2 `too_long`" in text and "max_new_tokens=96)" in text
     assert "Rows learnt" not in text and "Tokens of an epoch" not in text
+    assert "The judge" not in text
+    judge = ASKED.model_copy(update={"judge": "critic@0a1b2c"})
+    text = card_of(tmp_path / "b", stage="grpo", rl=judge, result=REWARDED)
+    said = "The judge `critic@0a1b2c` decided what the verifier left undecided."
+    assert said in " ".join(text.split())
     assert "Training loss" not in text
 
 
