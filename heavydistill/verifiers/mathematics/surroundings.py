@@ -123,6 +123,7 @@ _NUMERAL = (
 _TEXT = re.compile(r"\\(?:text[a-z]{0,2}|mathrm|mbox)\s*\{([^{}$]{0,100})\}")
 _CURRENCY = re.compile(r"(?:\\\$|[€£¥₹])\s*$")
 _BOUND = re.compile(r"(?<!not )\bat (?:least|most)$", re.IGNORECASE)
+_BOUND_AFTER = re.compile(r"\Aat (?:least|most)\b[ ,]*", re.IGNORECASE)
 _ASKS_BOUND = re.compile(r"\b(?:least|most|m(?:in|ax)im\w+|[a-z]{3,}est)\b", re.IGNORECASE)
 
 # Text before the box: the beginning of its line, words and signs that change its value, an operand
@@ -137,7 +138,8 @@ _SUBJECT = (
 _CHANGED_BEFORE = re.compile(
     r"(?:(?:\b(?:not|never|cannot|neither|nor|wrong|incorrect|invalid|mistake)|n['’]t)"
     r"(?:[\s*:\"“'()$]+(?!but\b)\w+){0,3}[\s*:\"“'()$]*"
-    r"|\b(?:might|may|could|would|tempt\w*|easy|some|one|people|many|students) (?:\w+ )?(?:to )?"
+    r"|(?<!\bwe )(?<!\bi )\b(?:might|may|could|would|tempt\w*|easy|some|one|people|many|students)"
+    r" (?:\w+ )?(?:to )?"
     r"(?:guess|think|say|assume|claim)s?(?: \w+){0,3}[\s:$]*"
     r"|\b(?:almost|nearly|barely|(?:just|slightly|a (?:bit|little)) (?:under|over|below|above)"
     r"|also (?:acceptable|possible|correct|valid)[\s:]*"
@@ -204,10 +206,11 @@ _CHANGED_AFTER = re.compile(
     r"|in (?:thousands|\w+illions)|and (?:an?|one|two|three)|(?:per|in|out of)(?= [\\$(]*\d)"
     r"|(?:if|when|for)\b[^.\n]{1,80}?"
     r"(?:otherwise|else|(?:\band|[,;]) \$?-?[0-9.]+\$? (?:if|when|for))"
-    r"|[^.!?\n]{0,40}[,;] (?:otherwise|else)\b"
-    r"|(?:(?:but|though|although|yet) [^.!?\n]{0,40})?(?:(?:is|was|are|were) )?"
+    r"|[^.!?\n]{0,40}[,;] (?:otherwise|else)\b(?=[^.!?\n]{0,20}\d)|(?:is|was) close"
+    r"|(?:(?:but|though|although|yet) (?:this|that|it|which|the answer) (?:\w+ ){0,2})?"
+    r"(?:(?:is|was|are|were) )?"
     r"(?:wrong|incorrect|invalid|impossible|too (?:small|large|big|low|high|few|many)"
-    r"|close|not (?:right|correct|quite|the|possible|enough)))"
+    r"|not (?:right|correct|quite|the|possible|enough)))"
     r"(?![-a-z])|\W{0,4}(?:is|was|are)n['’]t\b|[，,]?(?:[万亿千百十半倍分不]|是?错)",
     re.IGNORECASE,
 )
@@ -233,8 +236,8 @@ _DENIED = re.compile(
     r"|(?:^|[.!?\n])\s{0,3}(?:but |hm+,? )?(?:(?:no|hm+|oops|actually|sorry)\b\s?[,.!:;…—–-]"
     r"|hold on\b|scratch that|strike that|correction:|my mistake"
     r"|on (?:second|further|closer) (?:thought|inspection|look|reflection))"
-    r"|\blet(?:'s| me| us) (?:redo|recalculate|recompute|correct|fix|start over"
-    r"|try (?:this |it )?again)"
+    r"|\blet(?:'s| me| us) (?:redo|recalculate|recompute|start over"
+    r"|(?:correct|fix) (?:this|that|it|my|the)|try (?:this |it )?again)"
     r"|\bi (?:(?:have |had )?(?:made|make) an? (?:\w+ )?(?:mistake|error)"
     r"|(?:was|am) (?:wrong|mistaken))"
     r"|不对|算错|更正|有误",
@@ -320,8 +323,8 @@ def _changed_before(sides: Sides, content: str, problem: str) -> bool:
     if begins := _BEGINS.search(left):
         item = begins[0].strip()
         if not item or begins[0].endswith("\n") or (is_prose if item == "-" else sides.left_spaced):
-            return _is_denied(left[: begins.start()].rstrip().rstrip("|"))
-    if _is_denied(left):
+            return _is_changed_by_words(left[: begins.start()].rstrip().rstrip("|"))
+    if _is_changed_by_words(left):
         return True
     is_in_formula = _OPEN_FORMULA.search(left) and not sides.left_formula
     if (is_in_formula and re.search(r"(?<![a-zA-Z])[aAI]$", left)) or (
@@ -336,7 +339,7 @@ def _changed_before(sides: Sides, content: str, problem: str) -> bool:
     return bool(listed or _OPERAND_BEFORE.search(left))
 
 
-def _is_denied(left: str) -> bool:
+def _is_changed_by_words(left: str) -> bool:
     left = left[-_PHRASE:]
     return bool(_CHANGED_BEFORE.search(left)) and not _ABOUT_OTHERS.search(left)
 
@@ -357,7 +360,8 @@ def _another_before(left: str, content: str) -> bool:
 def _changed_after(sides: Sides, content: str, problem: str) -> bool:
     """Whether the text after a box with ``content`` names something that changes its value.
 
-    "Dozen" after the box changes nothing if the problem asks "how many dozen".
+    "Dozen" after the box changes nothing if the problem asks "how many dozen", and "at least" if it
+    asks for a bound.
     """
     counted = re.match(rf"{_MANY}\b", sides.right)
     if counted and f"how many {counted[0].rstrip('s')}" in problem.lower():
@@ -384,6 +388,8 @@ def _changed_after(sides: Sides, content: str, problem: str) -> bool:
         sides.right = sides.right[nearly.end() :]
         peel(sides)
     right = sides.right.lstrip("!") if sides.right_formula else sides.right
+    if _ASKS_BOUND.search(problem):
+        right = _BOUND_AFTER.sub("", right)
     if _CHANGED_AFTER.match(right):
         return True
     unit = units.spoken(right)

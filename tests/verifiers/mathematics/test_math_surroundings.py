@@ -72,6 +72,8 @@ ACCEPTED = texts(r"""
     The number of ways that are not symmetric is □.  ¦  Those who did not come are □.
     The graph has $□$ y-intercepts.  ¦  It is □ in base 10.  ¦  The area is $□$ $\text{cm}^2$.
     The area is $□$ \(\text{cm}^2\).  ¦  When $x=6$, $□$ is the value.
+    We could say that the answer is $□$.  ¦  $x = □$, but $x = -5$ is not possible.
+    $□$ is even, otherwise the sum is odd.  ¦  $□$⏎⏎Let us fix $n$ for the proof.
     Since $2 < 3$, $□$ works.  ¦  θ = □ for x² > 6.  ¦  □. Also y = 7.  ¦  It is □ Å. So λ = 7.
     The answer is (in meters) $□$.  ¦  So, x = □, y = 7  ¦  The value is $□$ [1].  ¦  $□$[^1].
     $2+3=□ \approx 5.0$  ¦  equals\boxed{5}.
@@ -294,6 +296,7 @@ def test_a_text_that_names_no_other_value_is_read_by_its_box(text, said, why):
     [
         ("What is the least number of colors?", r"We need at least $\boxed{5}$ colors."),
         ("What is the maximum number of rooks?", r"At most $\boxed{5}$ rooks fit."),
+        ("What is the maximum number of rooks?", r"There are $\boxed{5}$ at most."),
         ("How many dozen eggs does she need?", r"She needs $\boxed{5}$ dozen eggs."),
     ],
 )
