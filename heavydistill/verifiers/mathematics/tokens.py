@@ -54,6 +54,7 @@ _REWRITTEN = (
     (re.compile(r"\\(?:text)?color\s*\{[a-zA-Z]+\}"), ""),
     (re.compile(r"\{([^{}]*)\\choose(?![a-zA-Z])([^{}]*)\}"), r"\\binom{\1}{\2}"),
     (re.compile(r"\{([^{}]*)\\over(?![a-zA-Z])([^{}]*)\}"), r"\\frac{\1}{\2}"),
+    (re.compile(r"(?<=[0-9])\s*x\s*(?=10\s*\^)"), r"\\cdot "),
     # v^2_0 equals v_0^2.
     (re.compile(r"\^(\w|\{[^{}]*\})_(\w|\{[^{}]*\})"), r"_\2^\1"),
 )

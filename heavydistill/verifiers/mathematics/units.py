@@ -111,8 +111,8 @@ _COMMON = (
 
 # Words that change the number before them.
 _COUNTING = re.compile(
-    r"(?:\w*(?:ths?|rds|hundred|thousand|illion|illions|hundreds|thousands|teen|ty)|half|halves"
-    r"|third|quarters?|fifth|dozens?|scores?|gross|pairs?|couples?|trios?|lakhs?|crores?|squared?"
+    r"(?:\w*(?:ths?|hundred|thousand|illion|illions|hundreds|thousands|teen|ty)|half|halves"
+    r"|thirds?|quarters?|fifth|dozens?|scores?|gross|pairs?|couples?|trios?|lakhs?|crores?|squared?"
     r"|cubed?|factorial|times?|plus|minus|over|under|more|less|fewer|than|negative|root|sqrt|pi"
     r"|remainder|modulo|mod|of|to|or|and|not|by|with|without|power|twice|double|triple|per|point"
     r"|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|base|if|when|for|at"
@@ -308,10 +308,7 @@ def counts(word: str) -> bool:
 
 
 # --- What a problem asks for.
-_HOW_MANY = re.compile(
-    r"\b(?:how (?:many|much)|number of)\s+((?:[a-zA-Z/^-]+\s*){1,6})", re.IGNORECASE
-)
-_IN = re.compile(r"\bin\s+(?:(?:units|terms|a unit) of\s+)?[($\s]*")
+_IN = re.compile(r"\bin\s+(?:(?:units|terms|a unit) of\s+)?[($\s]*", re.IGNORECASE)
 _PHRASE_ENDS = re.compile(
     r"\b(?:of|in|is|are|was|were|do(?:es)?|did|will|would|can|could|has|have|had|must|should|if|that"
     r"|which|who|there|to|for|on|at|and|or|with|from|by|the|s?he|it|they|we|you|each|than)\b.*",
@@ -334,16 +331,32 @@ def named(problem: str) -> frozenset[Unit]:
 @lru_cache(maxsize=1024)
 def asked(problem: str) -> tuple[frozenset[Unit], frozenset[str]]:
     """The units that a problem asks for, and the words for the things that it asks to count."""
-    phrases = [_PHRASE_ENDS.sub("", match[1]).split() for match in _HOW_MANY.finditer(problem)]
+    sentences = re.split(r"(?<=[.?!])\s+", problem.strip())
+    question = next((each for each in reversed(sentences) if "?" in each), sentences[-1])
+    units = _asked_in(question) or _asked_in(problem)
+    # An earlier question may count other things, and "how much money" counts none.
+    phrases = _counted("how many", question) or _counted("number of", question)
+    nouns = {singular(word) for words in phrases for word in words}
+    return frozenset(units), frozenset(nouns)
+
+
+def _asked_in(text: str) -> set[Unit]:
+    """The units behind "how many", or else behind the last "in"."""
+    phrases = _counted(r"how (?:many|much)|number of", text)
     tails = [[words[at:] for at in range(len(words))] for words in phrases]
     units = {unit for words in tails for unit in next(filter(None, map(_leading, words)), ())}
-    nouns = {singular(word) for words in phrases for word in words}
-    for match in [] if units else _IN.finditer(problem):
-        rest = problem[match.end() : match.end() + _LONGEST]
+    for match in [] if units else _IN.finditer(text):
+        rest = text[match.end() : match.end() + _LONGEST]
         written = _TYPESET.match(rest)
         found = readings(name_of(written["unit"])) if written else ()
         units = {*(found or _leading(name_of(rest).split(), _SPOKEN_LETTERS))} or units
-    return frozenset(units), frozenset(nouns)
+    return units
+
+
+def _counted(words: str, text: str) -> list[list[str]]:
+    """The words for a thing behind words such as "how many", without what follows it."""
+    found = re.findall(rf"\b(?:{words})\s+((?:[a-zA-Z/^-]+\s*){{1,6}})", text, re.IGNORECASE)
+    return [_PHRASE_ENDS.sub("", phrase).split() for phrase in found]
 
 
 def _leading(words: list[str], letters: frozenset[str] = frozenset()) -> tuple[Unit, ...]:
@@ -383,12 +396,10 @@ def fits(name: str, problem: str) -> bool:
     for or, if it asks for none, by those that it names."""
     units, nouns = asked(problem)
     own = readings(name)
-    if units or nouns:
+    if units:
+        return any(unit.answers(other) for unit in own for other in units)
+    if nouns:
         is_noun = {*map(singular, name.split())} <= nouns
-        return (
-            is_noun
-            or any(unit.answers(other) for unit in own for other in units)
-            or (not units and any("any" in unit.kind for unit in own))
-        )
+        return is_noun or any("any" in unit.kind for unit in own)
     alike = [other for other in named(problem) if any(other.kind == unit.kind for unit in own)]
     return not alike or any(unit.answers(other) for unit in own for other in alike)

@@ -36,6 +36,15 @@ ASKED = pairs(r"""
     How many minutes does the trip take? ‖ 90 ‖ 1 h 30 min ‖ 1\text{ hour and }30\text{ minutes}
     How many inches tall is he? ‖ 66 ‖ 5\text{ ft }6\text{ in} ‖ 5 feet 6 inches
     Find the entropy in J/(mol K). ‖ 8 ‖ 8\text{ J/(mol K)} ‖ 8\,\mathrm{J\,mol^{-1}\,K^{-1}}
+    How much money does she have? ‖ 5 ‖ \$5 ‖ 5 dollars  ¦  How much time is left? ‖ 5 ‖ 5 hours
+    How many boys are there? How heavy are they? ‖ 5 ‖ 5\text{ kg}
+    How many boys are there? They weigh the same. What does one weigh? ‖ 50 ‖ 50\text{ kg}
+    How many of the marbles are red? ‖ 5 ‖ 5\text{ marbles}
+    How many red balls are left? ‖ 5 ‖ 5 balls
+    How many miles per hour does she drive? ‖ 50 ‖ 50\text{ mph} ‖ 50\text{ miles per hour}
+    It has the same number of square inches. In inches, what is the radius? ‖ 2 ‖ 2\text{ inches}
+    How many birds are left? ‖ 9 ‖ 9\text{ birds} ‖ 9 birds
+    Find the energy in J. ‖ 1.22e-18 ‖ 1.22 x 10⁻¹⁸ J ‖ 1.22x10^{-18} ‖ 1.22 × 10^{-18}\text{ J}
 """)
 # Problem ‖ reference ‖ answers with the right number and another unit than is asked for.
 OTHER = pairs(r"""
@@ -67,6 +76,9 @@ OTHER = pairs(r"""
     Find the entropy in J/(mol K). ‖ 8 ‖ 8\text{ J/mol} ‖ 8\text{ kJ/(mol K)} ‖ 8\text{ J K/mol}
     Two bags of 3 kilograms and 2 kilograms are weighed. What is the total? ‖ 5 ‖ 5 pounds
     A rope of 3 meters is cut. How long is the rest? ‖ 2 ‖ 2\text{ cm} ‖ 2\text{ feet} ‖ 2 yards
+    It has the same number of square inches. In inches, what is the radius? ‖ 2 ‖ 2\text{ in}^2
+    If the number of girls is 20, how many boys are there? ‖ 20 ‖ 20 girls ‖ 20\text{ kg}
+    How many miles per hour does she drive? ‖ 50 ‖ 50\text{ miles} ‖ 50\text{ km/h} ‖ 50 hours
     It costs \$3 more. How much is it? ‖ 5 ‖ €5 ‖ 5\text{ cents} ‖ 5\text{ pounds}
 """)
 # Reference with a unit ‖ equal answers.
