@@ -142,8 +142,8 @@ def test_a_judge_that_is_down_gives_no_reward_and_is_asked_again_later(tmp_path,
 
 def test_pauses_double_while_nobody_answers(tmp_path, pool):
     with serving(by_word) as server:
-        run = ready(tmp_path, server)
-    with opened(run, 60) as judge:  # nothing listens any more
+        run = judge_of(config(tmp_path, server.base_url, votes=1), None)
+    with opened(run, 2) as judge:  # nothing listens any more
         tried = []
         for generation in range(16):
             before = judge._left
