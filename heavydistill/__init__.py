@@ -1,7 +1,7 @@
 """heavydistill: from a teacher's parallel reasoning to small models that deliberate.
 
 Names are loaded on first use, so that importing this package imports neither torch nor distilabel.
-The functions raise the errors of ``heavydistill.errors`` and print nothing::
+The functions raise the errors of ``heavydistill.errors`` and print only the warnings of a run::
 
     import heavydistill as hd
 

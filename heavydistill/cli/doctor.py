@@ -15,7 +15,7 @@ from rich.text import Text
 from heavydistill.cli.flags import OtherBenchmark, RunFile, run_config, run_flags, with_flags
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
-from heavydistill.errors import ProblemsError, TeacherError, UserError
+from heavydistill.errors import TeacherError, UserError
 from heavydistill.models import capabilities, registry
 from heavydistill.models.contact import Contact
 from heavydistill.models.profiles import Profile, provider_at
@@ -51,7 +51,8 @@ def doctor(
     Takes the flags of generate. A served model is asked about ten small questions, and one that is
     as long as the planned cache. What a run must obey is written to a capability file, which every
     run that asks this model at this address reads. Exit code 0 if a run can go on, 1 if something
-    must be fixed first, 2 if the endpoint cannot be reached or refuses every request.
+    must be fixed first, 2 if the problems cannot be used,
+    or the endpoint cannot be reached or refuses every request.
     """
     console = Console()
     # Results of an earlier check must not influence this one.
@@ -86,6 +87,8 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.doctor import Finding, machine
     from heavydistill.problems import load
 
+    # Before anything large is loaded.
+    number = 0 if config.pools else len(load(config.problems, config.verify))
     endpoint, roles = config.endpoint, config.roles
     models = {name: registry.profile_at(name, endpoint, config.sampling) for name in roles}
     contact = Contact()
@@ -99,12 +102,10 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     try:
         config = resolve(config, contact).config
         found.append(_tokenizer(models[roles[1]], config.endpoint))
-        if not config.pools:
-            number = len(load(config.problems, config.verify))
+        if number:
             found.append(Finding("problems", "ok", f"{number:,} from {config.problems.source}"))
     except UserError as error:
-        check = "problems" if isinstance(error, ProblemsError) else "configuration"
-        found.append(Finding(check, "failure", error.what, error.fix))
+        found.append(Finding("configuration", "failure", error.what, error.fix))
     yield "This machine, and the configuration", found, ""
     for name, profile in models.items():
         context = capabilities.context_of(profile, endpoint, endpoint)

@@ -207,6 +207,7 @@ def _explained(ctx: Any, error: Any, args: Sequence[str]) -> tuple[str, str]:
 
 def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """Return the error for a verb or flag that does not exist, or no longer exists."""
+    from heavydistill.config.models import Endpoint
     from heavydistill.config.yaml import RETIRED
 
     path = name if kind == "flag" else f"{ctx.command_path} {name}".split(" ", 1)[1]
@@ -219,6 +220,8 @@ def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigErro
     keys = [key for key in getattr(ctx.command.callback, "keys", ()) if key.split(".")[-1] == last]
     if kind == "flag" and keys and last not in bare:
         suggestion = f"Write {' or '.join(f'--set {key}=VALUE' for key in keys)}. "
+    if kind == "flag" and last in ("api_key", "key", "token"):
+        suggestion = f"The key is read from {Endpoint().key_env} (endpoint.api_key_env). "
     return ConfigError(f"There is no {kind} {name}", suggestion + _all_of(ctx, kind))
 
 

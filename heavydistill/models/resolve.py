@@ -201,7 +201,8 @@ def located(endpoint: Endpoint) -> Endpoint:
     if provider not in PROVIDERS:
         raise ConfigError(
             f"endpoint.base_url: there is no provider {provider!r}",
-            f"Give an address such as http://localhost:8000/v1, or one of {', '.join(PROVIDERS)}.",
+            "Give an address such as http://localhost:8000/v1 or https://api.openai.com/v1, or one "
+            f"of {', '.join(PROVIDERS)}.",
         )
     known = PROVIDERS[provider]
     named = endpoint.base_url == provider

@@ -21,7 +21,7 @@ from typing import Any
 from heavydistill.config.files import open_regular
 from heavydistill.errors import ProblemsError, did_you_mean
 from heavydistill.models.hub_files import is_hub_id, obstacle, remedy
-from heavydistill.store.traces import TRACES_FOLDER
+from heavydistill.store.traces import MANIFEST, TRACES_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ def read(source: str, subset: str | None, split: str, most: int | None = None) -
         what = f"{source} is a folder, not a file with problems"
         if (path / TRACES_FOLDER).is_dir():
             near = f"To deliberate on the attempts of this run, give --pools {source}. "
+        elif (path / MANIFEST).is_file():
+            near = "It holds sets, which are trained on. "
         elif files := [file for kind in _KINDS for file in sorted(path.glob(f"*{kind}"))]:
             near = f"Did you mean {files[0]}? "
     elif path.suffix in _PACKED_SUFFIXES:
@@ -223,7 +225,8 @@ def _json_of(text: bytes, where: str, fix: str) -> Any:
         raise ProblemsError(f"{where} is not UTF-8", "Save the file as UTF-8.") from error
     except json.JSONDecodeError as error:
         place = f"{where}:{error.lineno}" if b"\n" in text.strip() else where
-        raise ProblemsError(f"{place} is not JSON: {error}", fix) from error
+        what = f"{place} is not JSON: {error.msg}, in column {error.colno}"
+        raise ProblemsError(what, fix) from error
     except (ValueError, RecursionError) as error:
         raise ProblemsError(f"{where} is not JSON: {error}", fix) from error
 

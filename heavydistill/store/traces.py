@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 TRACES_FOLDER = "traces"
+MANIFEST = "manifest.json"
+"""File of a folder of sets, which is no run."""
 REJECTS_FOLDER = "rejects"
 """Subfolder of a run's folder: rows on which a step failed, with the reason in ``status``."""
 LEAF_FOLDER = "leaf"
@@ -234,6 +236,7 @@ def trace_files(run: Path) -> list[Path]:
     files = sorted((run / TRACES_FOLDER).glob("*.parquet"))
     if not files:
         lacks = f"has no {TRACES_FOLDER}/*.parquet" if run.is_dir() else "does not exist"
+        lacks = "holds sets" if (run / MANIFEST).is_file() else lacks
         raise ConfigError(
             f"{run} is not the folder of a finished run: "
             f"it {'is a file' if run.is_file() else lacks}",

@@ -428,3 +428,25 @@ def test_problems_that_are_all_in_a_benchmark_are_told_before_anything_is_asked(
         "with your own file instead.",
     )
     assert "Requests to" not in done.stdout and not (tmp_path / "sets").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["generate", "--api-key", "sk-123"], "The key is read from OPENAI_API_KEY (endpoint.api_"),
+        (["generate", "--endpoint=openai", "--teacher=m"], "or https://api.openai.com/v1, or one"),
+        (["build", "sets"], "sets is not the folder of a finished run: it holds sets."),
+        (["generate", "--problems=sets"], "It holds sets, which are trained on. Give micro, a"),
+        (["generate", "--problems=broken.jsonl"], "jsonl:2 is not JSON: Expecting ',' delimiter,"),
+        (["generate", "--problems=broken.jsonl"], "in column 14. Write one object a line"),
+    ],
+)
+def test_what_a_newcomer_gives_by_mistake_is_told_with_what_to_give(tmp_path, words, says):
+    (tmp_path / "sets").mkdir()
+    (tmp_path / "sets" / "manifest.json").write_text("{}", encoding="utf-8")
+    row = '{"text": "a", "reference": "1"}'
+    (tmp_path / "broken.jsonl").write_text(f'{row}\n{{"text": "a" "b"}}\n', encoding="utf-8")
+    done = run_command(*words, cwd=tmp_path)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2 and says in said, done
+    assert "sk-123" not in said and "manifest.json" not in said and "line 1" not in said

@@ -175,3 +175,9 @@ def test_the_micro_teacher_loads_and_answers(run):
     assert code == 0
     assert "characters of thinking, finish reason stop" in unfolded(printed)
     assert "Runs obey" not in printed
+
+
+def test_problems_that_cannot_be_used_are_told_before_all_else(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("heavydistill.doctor.machine.look", lambda *_: pytest.fail("too late"))
+    code, said = run("doctor", f"--problems={tmp_path}/nope.jsonl")
+    assert code == 2 and "nope.jsonl: No such file or directory" in unfolded(said)

@@ -19,7 +19,7 @@ from pydantic import Field
 from heavydistill.config.versioned import read_versioned, write_versioned
 from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
-from heavydistill.store.traces import TRACES_FOLDER, rows_in
+from heavydistill.store.traces import MANIFEST, TRACES_FOLDER, rows_in
 from heavydistill.store.traces import Writer as Writer
 from heavydistill.store.traces import count_rows as count_rows
 
@@ -27,7 +27,6 @@ VIEWS = ("problems", "trajectories", "caches", "deliberations")
 TRAINED = ("sft_deliberator", "sft_thinker", "rl")
 SETS = (*VIEWS, *TRAINED)
 CHAT_TEMPLATE = "chat_template.jinja"
-MANIFEST = "manifest.json"
 FORMAT = "heavydistill-sets/1"
 
 
