@@ -19,7 +19,8 @@ from pydantic import Field
 from heavydistill.config.versioned import read_versioned, write_versioned
 from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
-from heavydistill.store.traces import MANIFEST, TRACES_FOLDER, rows_in
+from heavydistill.store.traces import MANIFEST as MANIFEST
+from heavydistill.store.traces import TRACES_FOLDER, rows_in
 from heavydistill.store.traces import Writer as Writer
 from heavydistill.store.traces import count_rows as count_rows
 
