@@ -26,6 +26,7 @@ from heavydistill.verifiers.pool import VerdictPool
 
 MOST_LISTED = 10
 _MOST_PLACES = 3
+_FIRST_CHECKED = 32  # references, spread over all, that are checked before the others
 _PLACE = re.compile(r"(.+?[: ]\d+): (.*)", re.DOTALL)  # of a row (``TableRow.where``), then a fault
 
 OnChecked = Callable[[int, int], None]
@@ -127,9 +128,10 @@ def fit_problems(
         faults = {number: faults[number] for number in faults.keys() - known_unfit}
     else:
         where = {row.number: row.where for row in table.rows}
-        checked = _check_references(list(problems.values()), verify, on_checked)
-        wrong = {number: what for number, what in zip(problems, checked, strict=True) if what}
+        checked = _check_references(problems, verify, on_checked)
+        wrong = {number: what for number, what in checked.items() if what}
         label = common_label(problems[number].reference for number in wrong)
+        is_aborted = len(checked) < len(problems)
         if label:
             marking = f"{{marker: {json.dumps(label, ensure_ascii=False)}}}"
             flags = f"--verifier-args {shlex.quote(marking)}"
@@ -139,6 +141,10 @@ def fit_problems(
                 fix = f"Add {flags}."
             faults[number] = ProblemsError(f"{where[number]}: {what}", fix)
             del problems[number]
+        if is_aborted:
+            raise refusal(
+                [faults[number] for number in wrong], len(checked), flags, " checked first"
+            )
     unfit = {number: faults[number] for number in sorted(faults)}
     if unfit and (config.unfit == "refuse" or known_unfit is not None or not problems):
         raise refusal(list(unfit.values()), len(table.rows), flags)
@@ -164,24 +170,37 @@ def _marked(problems: dict[int, Problem]) -> tuple[dict[int, Problem], str]:
 
 
 def _check_references(
-    problems: list[Problem], verify: Verifying, on_checked: OnChecked | None
-) -> list[str | None]:
-    """Why each problem's reference cannot be used; None if it can."""
+    problems: dict[int, Problem], verify: Verifying, on_checked: OnChecked | None
+) -> dict[int, str | None]:
+    """Why each problem's reference cannot be used, by number; None if it can.
+
+    Only a sample is checked if the same marker, which is not set, is missing to all of it.
+    """
     done = itertools.count(1)
 
     def count() -> None:
         if on_checked:
             on_checked(next(done), len(problems))
 
+    sample = list(problems)[:: len(problems) // _FIRST_CHECKED or 1]
+    others = [number for number in problems if number not in set(sample)]
+    found: dict[int, str | None] = {}
     with VerdictPool(verify) as pool:
-        return pool.check_references(problems, count)
+        for numbers in (sample, others):
+            checked = pool.check_references([problems[number] for number in numbers], count)
+            found |= dict(zip(numbers, checked, strict=True))
+            if all(checked) and common_label(problems[number].reference for number in numbers):
+                break
+    return found
 
 
-def refusal(faults: list[ProblemsError], rows: int, flags: str = "") -> ProblemsError:
+def refusal(
+    faults: list[ProblemsError], rows: int, flags: str = "", which: str = ""
+) -> ProblemsError:
     """The error for a source of ``rows`` rows, of which some have these faults.
 
     A fault that several rows have is printed once, with the places. ``flags`` are those of
-    ``UserError``.
+    ``UserError``, and ``which`` says which rows these are, if they are not all.
     """
     fixes = {fault.fix for fault in faults}
     fix = fixes.pop() if len(fixes) == 1 else "Correct them."
@@ -198,7 +217,7 @@ def refusal(faults: list[ProblemsError], rows: int, flags: str = "") -> Problems
     lines += [f"and {more:,} more"] if (more := len(places) - MOST_LISTED) > 0 else []
     listed = "".join(f"\n  {line}" for line in lines)
     return ProblemsError(
-        f"{len(faults):,} of {rows:,} rows cannot be used", f"{fix}{listed}", flags
+        f"{len(faults):,} of {rows:,} rows{which} cannot be used", f"{fix}{listed}", flags
     )
 
 

@@ -13,6 +13,7 @@ from judging import judged
 from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems import load
+from heavydistill.verifiers.pool import VerdictPool
 
 ROOT = Path(__file__).parents[2]
 GOOD = {"id": "a", "text": "1+1?", "reference": "2"}
@@ -323,3 +324,23 @@ def test_a_row_without_a_domain_has_that_of_its_verifier(write):
     rows = [code, code | {"domain": "stem"}, told, {"text": "1+1?", "reference": "2"}]
     problems = load_file(write(*rows))
     assert [problem.domain for problem in problems] == ["code", "stem", "general", ""]
+
+
+@pytest.mark.parametrize("unfit", ["refuse", "leave_out"])
+def test_a_marker_that_all_rows_lack_is_found_in_a_sample_of_them(tmp_path, unfit, monkeypatch):
+    checked: list[int] = []
+    check = VerdictPool.check_references
+
+    def counted(self, problems, on_done=None):
+        checked.append(len(problems))
+        return check(self, problems, on_done)
+
+    monkeypatch.setattr(VerdictPool, "check_references", counted)
+    rows = [{"text": f"{n}?", "reference": f"First {n}.\nThen\nA: {n}"} for n in range(660)]
+    file = tmp_path / "p.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(
+        ProblemsError, match=r"33 of 33 rows checked first cannot be used"
+    ) as raised:
+        load(Problems(source=str(file), unfit=unfit, verifier="math"))
+    assert checked == [33] and "marker" in raised.value.flags
