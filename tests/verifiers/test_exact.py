@@ -128,6 +128,8 @@ def test_an_answer_equal_to_its_reference_is_never_wrong(text):
         ("two\nlines", '{"marker": "####"}', "several lines"),
         ("9" * 1001, "{}", "1000 characters"), (r"\boxed{}", "{}", "no answer"),
         ("18", '{"maker": "####"}', "maker"), ("18", '{"marker": 4}', "not 4"),
+        (r"$\boxed{3}$ or $\boxed{5}$", "{}", "different contents"),
+        (r"$\boxed{5}$, so $\boxed{ 5 }$", "{}", None),
         ("two\nlines\n#### 5", '{"marker": "####"}', None), ("18", "{}", None),
     ],
 )  # fmt: skip

@@ -102,7 +102,14 @@ _GREEK_NAMES = (
     "Sigma Phi Psi Omega ell hbar"
 )
 _GREEK = frozenset(rf"\{name}" for name in _GREEK_NAMES.split())
-_OPENING = frozenset((*_PAIRS, *_ROUNDING, *_ROOTS, r"\frac", r"\binom", r"\infty"))
+# Functions of several numbers. SymPy's divisors of symbols are those of polynomials.
+_OF_SEVERAL = {
+    r"\max": sympy.Max,
+    r"\min": sympy.Min,
+    **dict.fromkeys((r"\gcd", r"\text{gcd}"), sympy.igcd),
+    **dict.fromkeys((r"\lcm", r"\text{lcm}"), sympy.ilcm),
+}
+_OPENING = frozenset((*_PAIRS, *_OF_SEVERAL, *_ROUNDING, *_ROOTS, r"\frac", r"\binom", r"\infty"))
 _HEAVY_NAMES = r"\sum \prod \int \iint \oint \lim \limsup \liminf \bigcup \bigcap \sup \inf"
 _HEAVY = frozenset(_HEAVY_NAMES.split())
 # Adjacent letters that are a word or a function name, not a product.
@@ -279,11 +286,32 @@ class _Reader:
             if any(part.is_number and abs(part) > LARGEST_FACTORIAL for part in (top, bottom)):
                 raise Unread("too_complex")
             return _bounded(sympy.binomial(top, bottom))
+        if token in _OF_SEVERAL:
+            return self._of_several(token)
         if token in _GREEK:
             return self._named(token[1:])
         if token[1:] in FUNCTIONS:
             return self._function(token[1:])
         raise Unread("not_understood")
+
+    def _of_several(self, name: str) -> sympy.Expr:
+        """A function of several arguments in brackets: ``\\gcd(a, b)``, ``\\max\\{1, 2\\}``."""
+        closes = {"(": ")", r"\{": r"\}"}.get(self._take())
+        if closes is None:
+            raise Unread("two_readings")
+        arguments = [self.sum()]
+        while self.peek() == ",":
+            self._take()
+            arguments.append(self.sum())
+        self._expect(closes)
+        function = _OF_SEVERAL[name]
+        if function in (sympy.Max, sympy.Min):
+            if not all(argument.is_extended_real is not False for argument in arguments):
+                raise Unread("not_understood")
+            return function(*arguments)
+        if all(argument.is_Integer for argument in arguments):
+            return sympy.Integer(function(*map(int, arguments)))
+        return sympy.Function(name.strip("\\}").rpartition("{")[2])(*sorted(arguments, key=str))
 
     def _letters(self) -> sympy.Expr:
         """Parse adjacent variables, or a function name without its backslash."""

@@ -25,6 +25,7 @@ from fractions import Fraction
 
 import sympy
 from mpmath.libmp import NoConvergence
+from sympy.core.function import AppliedUndef
 
 from heavydistill.verifiers.mathematics.formula import Unread, longest_bits, read
 from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
@@ -110,6 +111,11 @@ def compare_values(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
         return EQUAL
     if given.is_Rational and wanted.is_Rational:
         return DIFFERENT
+    if applied := sorted(given.atoms(AppliedUndef) | wanted.atoms(AppliedUndef), key=str):
+        # A divisor of letters is compared as a letter, which cannot prove a difference.
+        named = {each: sympy.Dummy(f"d{at}") for at, each in enumerate(applied)}
+        outcome = compare_values(given.subs(named), wanted.subs(named))
+        return outcome if outcome == EQUAL else ("undecided", "unproven")
     if given.free_symbols != wanted.free_symbols:
         return "undecided", "other_names"
     if given.is_number:

@@ -60,6 +60,8 @@ OTHERWISE = pairs(r"""
     ? ‖ \mathbb{R}\setminus\{-1,1\} ‖ (-\infty,-1)\cup(-1,1)\cup(1,\infty)
     Integrate $2x$. ‖ x^2+C ‖ x^2+c ‖ x^2+K ‖ x^2 + k ‖ c + x^2 ‖ x^2+C_1
     Integrate $1/x$. ‖ \ln|x|+C ‖ \ln|x|+K ‖ c+\ln|x|
+    ? ‖ \max(a,b) ‖ \max\{b,a\} ‖ \frac{a+b+|a-b|}{2}  ¦  ? ‖ 6 ‖ \gcd(12,18) ‖ \min(6,7)
+    ? ‖ \frac{mn}{\gcd(m,n)} ‖ \frac{nm}{\text{gcd}(n,m)}  ¦  ? ‖ 36 ‖ \mathrm{lcm}(12,18)
 """)
 OTHERWISE_WRONG = pairs(r"""
     ? ‖ 7-2i ‖ 7+2i ‖ 7--2i ‖ 7+-3i  ¦  ? ‖ x-5 ‖ x--5 ‖ x+5 ‖ x+-6  ¦  ? ‖ \frac{3}{4} ‖ {4\over3}
@@ -72,6 +74,8 @@ OTHERWISE_WRONG = pairs(r"""
     ? ‖ \mathbb{R}\setminus\{-1,1\} ‖ \mathbb{R}\setminus\{1\} ‖ \mathbb R\setminus(-1,1) ‖ (-1,1)
     Integrate $2x$. ‖ x^2+C ‖ x^2 ‖ x^3+K ‖ x^2+2 ‖ Kx^2 ‖ x^2-x_1  ¦  Let $k>0$. ‖ x^2+C ‖ x^2+k
     Integrate $1/x$. ‖ \ln|x|+C ‖ \ln|x| ‖ \ln|2x|+x ‖ K\ln|x|
+    ? ‖ \max(a,b) ‖ \min(a,b) ‖ a ‖ \max(a,2b)  ¦  ? ‖ 6 ‖ \gcd(12,20) ‖ \gcd(12,6,2) ‖ \max(6,7)
+    ? ‖ \frac{mn}{\gcd(m,n)} ‖ mn ‖ \frac{mn}{\gcd(m,2n)} ‖ \gcd(m,n) ‖ \text{lcm}(m,n,1)
 """)
 # Reference ‖ answers that are wrong, not only other.
 PROVABLY_WRONG = pairs(r"""
