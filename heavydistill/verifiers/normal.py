@@ -193,6 +193,7 @@ def _spelled(value: Fraction) -> str:
 # its number of places, or differs only by floating-point noise, the outcome is undecided, because
 # only the problem's text says whether rounding was asked for.
 FEWEST_DIGITS = 2
+_ENDS_IN_ZEROS = re.compile(r"-?[1-9][0-9]{1,300}?0+")
 NOISE = Fraction(1, 10**6)
 Outcome = tuple[Label, str]
 EQUAL: Outcome = ("correct", "equal")
@@ -209,8 +210,14 @@ def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) 
 
 
 def is_rounded(written: str, exact: Fraction) -> bool:
-    """Whether the decimal ``written`` is ``exact`` rounded or truncated, apart from float noise."""
+    """Whether the decimal ``written`` is ``exact`` rounded or truncated, apart from float noise.
+
+    An integer is one only if it ends in zeros, and ``exact`` is no integer: 6630 for 6630.65.
+    """
     whole, point, places = plain(written).replace(",", "").partition(".")
+    if _ENDS_IN_ZEROS.fullmatch(whole) and not point and exact.denominator != 1:
+        zeros = len(whole) - len(whole.rstrip("0"))
+        return abs(int(whole) - exact) <= Fraction(10**zeros, 2)
     if not point or not places.isdigit() or not whole.lstrip("+- ").isdigit():
         return False
     value = Fraction(f"{whole.replace(' ', '') or '0'}.{places}")

@@ -166,10 +166,10 @@ def test_responses_of_models_are_decided():
         return counts["undecided"] / (counts["n"] - counts["refused"])
 
     assert share("mathematics", "right") <= 0.015
-    assert share("physics", "right") <= 0.02
+    assert share("physics", "right") <= 0.04
     assert share("all", "wrong") <= 0.13
     # The labels are wrong there: a reader agrees with the verdicts.
-    assert shares["all", "right"]["incorrect"] <= 10
+    assert shares["all", "right"]["incorrect"] <= 8
     assert shares["all", "wrong"]["correct"] <= 32
 
 

@@ -87,17 +87,19 @@ def _value(tokens: Tokens, log_base: int | None) -> sympy.Expr:
 
 
 def _or_rounded(given: Tokens, wanted: Tokens) -> Outcome:
-    """``different``, or ``rounded`` if one has decimals and the other rounds to them."""
+    """``different``, or ``rounded`` if one, a decimal or ending in zeros, rounds the other."""
     for tokens, other in ((given, wanted), (wanted, given)):
         text = "".join(tokens)
         pieces = [piece for piece in tokens_of(text) if "." in piece]
-        if not pieces:
+        if not pieces and not text.isdecimal():
             continue
         value, exact = value_of(tokens), value_of(other)
         if not (exact.is_number and exact.is_real and exact.is_finite and value.is_number):
             continue
         if is_rounded(text, Fraction(str(sympy.N(exact, 40)))):
             return ROUNDED
+        if not pieces:
+            continue
         digits = min(len(piece.replace(".", "").lstrip("0")) for piece in pieces)
         precision = sympy.Float(5) / 10**digits
         if digits >= 2 and exact != 0 and abs(sympy.N((value - exact) / exact, 20)) <= precision:
