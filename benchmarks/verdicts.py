@@ -39,8 +39,8 @@ With ``--responses`` labelled responses of models are judged. Each row of a FILE
 label that another checker set and that may be wrong. Printed are, by model and benchmark, the
 verdicts on responses labelled right and on those labelled wrong, as shares with Wilson's 95 %
 interval; the reasons of the undecided; how many of the first 700 boxed responses labelled right are
-accepted; all verdicts that contradict a label, to be read; and the processor time per verdict in
-one process. Where Math-Verify is installed, it judges the same responses, with its own time limits.
+accepted; all verdicts that contradict a label; and the processor time per verdict in one process.
+Where Math-Verify is installed, it judges the same responses, with its own time limits.
 
 With ``--agreement`` the answers in DIR whose truth is known are judged, by kind of text: how many
 are undecided, and how many verdicts differ from the truth. GSM8K (``gsm8k_solutions_k4.jsonl``) and
@@ -394,10 +394,6 @@ class Response:
     """Whether Math-Verify accepts it; False where that is not installed."""
 
     @property
-    def group(self) -> tuple[str, str]:
-        return self.row["model"], self.row["benchmark"]
-
-    @property
     def said(self) -> str:
         return self.verdict.label if self.verdict else "refused"
 
@@ -405,8 +401,7 @@ class Response:
     def reason(self) -> str:
         return self.verdict.reason if self.verdict else ""
 
-    @property
-    def told(self) -> str:
+    def __str__(self) -> str:
         around = _around_box(self.row["response"])
         return f"{self.row['id']} {self.reason}, {self.row['reference']!r}: ...{around!r}"
 
@@ -439,7 +434,8 @@ def labelled(rows: list[dict[str, Any]], verify: Verifying, show: int) -> None:
     for group in [*groups, ()]:
         print(", ".join(group) or "all")
         for name, responses in by_label.items():
-            shown = [each for each in responses if not group or each.group == group]
+            of = dict(zip(("model", "benchmark"), group, strict=False))
+            shown = [each for each in responses if of.items() <= each.row.items()]
             if shown:
                 print(f"  labelled {name}: {_shares(shown)}")
     for name, responses in by_label.items():
@@ -448,17 +444,17 @@ def labelled(rows: list[dict[str, Any]], verify: Verifying, show: int) -> None:
         print(f"undecided, labelled {name}: {told or 'none'}")
     first = [each for each in by_label["right"] if r"\boxed" in each.row["response"]][:FIRST_BOXED]
     beside = f", by Math-Verify {sum(each.bare for each in first)}" if HAS_MATH_VERIFY else ""
-    accepted_here = sum(each.said == "correct" for each in first)
-    print(f"first {len(first)} boxed, labelled right: accepted {accepted_here}{beside}")
+    count = Counter(each.said for each in first)["correct"]
+    print(f"first {len(first)} boxed, labelled right: accepted {count}{beside}")
     for name, against in (("wrong", "correct"), ("right", "incorrect")):
         for each in by_label[name]:
             if each.said == against:
-                print(f"{against}, labelled {name}: {each.told}")
+                print(f"{against}, labelled {name}: {each}")
     for name, responses in by_label.items():
         for each in [each for each in responses if each.said in ("undecided", "refused")][:show]:
-            print(f"{each.said}, labelled {name}: {each.told}")
-    beside = f", Math-Verify {others_ms:.2f} ms" if HAS_MATH_VERIFY else ""
-    print(f"processor time per verdict: {own_ms:.2f} ms{beside}")
+            print(f"{each.said}, labelled {name}: {each}")
+    print(f"processor time per verdict: {own_ms:.2f} ms", end="")
+    print(f", Math-Verify {others_ms:.2f} ms" if HAS_MATH_VERIFY else "")
 
 
 def _shares(of_label: list[Response]) -> str:
@@ -561,6 +557,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=default_size())
     parser.add_argument("--timeout-s", type=float, default=Verifying().timeout_s)
     chosen = parser.parse_args()
+    own = [str(BARE)] if HAS_MATH_VERIFY else []
+    verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s, own=own)
+    registry.load_own(verify.own)
     if chosen.solutions:
         for path in chosen.solutions:
             rows = [
@@ -568,25 +567,18 @@ def main() -> None:
                 for row in rows_of(path)
             ]
             print(f"{path.name}: ", end="", flush=True)
-            completeness(
-                rows, Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s), chosen.show
-            )
+            completeness(rows, verify, chosen.show)
         return
     if chosen.responses:
         for path in chosen.responses:
-            print(f"{path.name}: ", flush=True)
-            verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s)
+            print(path.name)
             labelled(rows_of(path), verify, chosen.show)
         return
     if chosen.agreement:
-        verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s)
         agreement("GSM8K, math", pairs_of(chosen.agreement, "math"), verify)
         agreement("IFEval, instructions", ifeval(chosen.agreement), verify)
         agreement("HumanEval, code", humaneval(chosen.agreement), verify)
         return
-    own = [str(BARE)] if HAS_MATH_VERIFY else []
-    verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s, own=own)
-    registry.load_own(verify.own)
     verifier = "math" if "math" in registry.names() else "exact"
     pairs = pairs_of(chosen.gsm8k, verifier)
     print(
