@@ -237,8 +237,8 @@ _SYMBOL = r"\\(?:mu|Omega|AA|circ|degree|%)(?![a-zA-Z])|\^\s*\{?\s*\\(?:circ|deg
 _POWER = r"\^\s*(?:-?[1-6]|\{\s*-?[1-6]\s*\})"
 # A unit in LaTeX: \mathrm{~km} / \mathrm{s}^{2}, ^\circ\text{C}, \%.
 _TYPESET = re.compile(
-    rf"{_SPACE}*(?P<unit>(?:\\\(|\$)?(?:(?:{_SPACE}|[/(]|\\cdot|\\times)*(?:{_WRAPPED}|{_SYMBOL})"
-    rf"(?:{_POWER}|\))?)+)(?:{_SPACE}*(?:\\\)|\$))?"
+    rf"{_SPACE}*+(?P<unit>(?:\\\(|\$)?(?:(?:{_SPACE}|[/(]|\\cdot|\\times)*+(?:{_WRAPPED}|{_SYMBOL})"
+    rf"(?:{_POWER}|\))?)+)(?:{_SPACE}*+(?:\\\)|\$))?"
 )
 _LATEX = (
     (
@@ -253,13 +253,15 @@ _LATEX = (
         ),
         " ",
     ),
-    (re.compile(r"\^?\s*\{?\s*\\(?:circ|degree)(?![a-zA-Z])\s*\}?"), "°"),
+    # One blank, so that the next pattern takes linear time.
+    (re.compile(r"\s+"), " "),
+    (re.compile(r"\^?\s?\{?\s?\\(?:circ|degree)(?![a-zA-Z])\s?\}?"), "°"),
     (re.compile(r"\\mu(?![a-zA-Z])[\s{]*"), "μ"),
     (re.compile(r"\\Omega(?![a-zA-Z])"), "Ω"),
     (re.compile(r"\\AA(?![a-zA-Z])|\\mathring\s*\{?A\}?"), "Å"),
     (re.compile(r"\\\(|\\\)|(?<!\\)\$(?=.)|[{}\\]|<sup>|</sup>"), ""),
 )
-_WORD = r"[a-zA-Zμµ°Ω$%Å]{1,14}(?:\^?\{?-?[1-6]\}?|[²³⁻¹]+)?"
+_WORD = r"[a-zA-Zμµ°ΩÅ]{1,14}(?:\^?\{?-?[1-6]\}?|[²³⁻¹]+)?"
 _SPOKEN = re.compile(
     rf"(?:(?:square|cubic|sq\.?|cu\.?|per) )?{_WORD}(?:(?: ?[/·] ?| per | (?=[cC]elsius|[fF]ahren))"
     rf"\(?{_WORD}\)?){{0,3}}(?![\w^/-])"
@@ -315,14 +317,14 @@ _PHRASE_ENDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _MARKS = (".", ",", ";", ":", "?", "!", ")")
-_MONEY = re.compile(r"\\(?P<escaped>\$)|[€£¥₹¢]|\$(?=\d[\d,.]*\s+[a-z])")
+_MONEY = re.compile(r"\\\$|[€£¥₹¢]|\$(?=\d[\d,.]*\s+[a-z])")
 
 
 @lru_cache(maxsize=1024)
 def named(problem: str) -> frozenset[Unit]:
     """The units that a problem names."""
     words = name_of(problem).split()
-    names = [name_of(match["unit"]) for match in _TYPESET.finditer(problem)]
+    names = [name_of(match["unit"]) for match in _TYPESET.finditer(" ".join(problem.split()))]
     names += [mark[0].strip("\\") for mark in _MONEY.finditer(problem)]
     found = {unit for name in names for unit in readings(name)}
     return frozenset(found.union(*(_leading(words[at:]) for at in range(len(words)))))

@@ -105,6 +105,7 @@ LONG = [
     (r"~\boxed{5}~", "$"), (r"~ \boxed{5}~", "\\"), (r"\boxed{~}", "1+"), (r"\boxed{~}", "("),
     (r"~\boxed{5}", "```\n"), (r"\boxed{5}~", " the answer is 5"), (r"\boxed{5} answer is~", " "),
     (r"\boxed{5}~", " wai"), (r"\boxed{~}", "1"), ("~", "A: "), (r"\boxed{5}~", "*"),
+    (r"\boxed{5}~\text{cm}", r"\,"), (r"\boxed{5~}", r"\text{cm}"), (r"\boxed{5~}", " m"),
     (r"~\boxed{5}", "is not the answer to be "), (r"~\boxed{5}", r"\text{"),
 ]  # fmt: skip
 
