@@ -124,6 +124,8 @@ _TEXT = re.compile(r"\\(?:text[a-z]{0,2}|mathrm|mbox)\s*\{([^{}$]{0,100})\}")
 _CURRENCY = re.compile(r"(?:\\\$|[€£¥₹])\s*$")
 _BOUND = re.compile(r"(?<!not )\bat (?:least|most)$", re.IGNORECASE)
 _BOUND_AFTER = re.compile(r"\Aat (?:least|most)\b[ ,]*", re.IGNORECASE)
+_BOUNDED = re.compile(r"\b(?:upper|lower) bound(?: \w+){0,3} (?:is|of)[\s:]*$", re.IGNORECASE)
+_CASE = re.compile(r"\bcase \(?\w{1,3}\)?(?!\w)", re.IGNORECASE)
 _ASKS_BOUND = re.compile(r"\b(?:least|most|m(?:in|ax)im\w+|[a-z]{3,}est)\b", re.IGNORECASE)
 
 # Text before the box: the beginning of its line, words and signs that change its value, an operand
@@ -302,6 +304,7 @@ def surroundings(
         _changed_before(sides, content, problem)
         or _changed_in_foreign_words(sides, content)
         or _changed_after(sides, content, problem)
+        or _is_one_case(before, after[:_WINDOW], content)
     ):
         return "outside_box", "", ""
     if _taken_back(after, content) or _taken_back_in_foreign_words(after[:MOST_READ], content):
@@ -319,6 +322,8 @@ def _changed_before(sides: Sides, content: str, problem: str) -> bool:
         return True
     if _ASKS_BOUND.search(problem) and (bound := _BOUND.search(left)):
         left = left[: bound.start()].rstrip()
+    if at_end(_BOUNDED, left, _PHRASE) and "bound" not in problem.lower():
+        return True
     is_prose = sides.left_formula and sides.left_spaced
     if begins := _BEGINS.search(left):
         item = begins[0].strip()
@@ -337,6 +342,14 @@ def _changed_before(sides: Sides, content: str, problem: str) -> bool:
         return False
     listed = not sides.left_formula and _LISTED_BEFORE.search(left)
     return bool(listed or _OPERAND_BEFORE.search(left))
+
+
+def _is_one_case(before: str, after: str, content: str) -> bool:
+    """Whether the box is in the line of a case, and a later case has another value."""
+    if not _CASE.search(before.rpartition("\n")[2]):
+        return False
+    others = [value for part in _CASE.split(after)[1:] for value in _BARE_NUMBER.findall(part)]
+    return any(not same_number(value, content) for value in others)
 
 
 def _is_changed_by_words(left: str) -> bool:

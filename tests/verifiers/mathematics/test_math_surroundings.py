@@ -195,6 +195,8 @@ NEVER_CORRECT = texts(r"""
     □ x²  ¦  $□$ x²  ¦  $□[2]$  ¦  ratio 3 : $□$  ¦  (3; $□$)  ¦  $\alpha$ $□$  ¦  $(x+1)$ $□$
     □ & 6
     $\cancel{□}$  ¦  no more than $□$  ¦  The answer is $□$ (or is it 6?)
+    An upper bound is $□$.  ¦  So a lower bound for it is⏎$□$  ¦  Case 1: $□$. Case 2: $6$.
+    Case a: $x = □$⏎Case b: we get $6$.
 """)
 # "Or", "not" and retractions in other languages.
 NEVER_CORRECT_IN_OTHER_LANGUAGES = texts(r"""
