@@ -260,7 +260,8 @@ class BuildState:
                     trace.problem,
                     Rules(
                         cache=CacheChoice(
-                            pruning=self.config.cache.pruning, budget_tokens=self.budget_tokens
+                            pruning=self.config.cache.pruning,
+                            budget_tokens=max(1, self.budget_tokens),  # which holds nothing either
                         ),
                         seed=generator(self.config.seed, *note.of.members).getrandbits(31),
                     ),

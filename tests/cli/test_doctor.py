@@ -56,7 +56,7 @@ def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
         code, printed = run("doctor", *of(served.base_url), *prices)
         lines(Path("my.jsonl"), {"text": "What is 1 + 1?"})
         refused, said = run("doctor", *of(served.base_url), "--problems=my.jsonl")
-    assert refused == 1 and "no column for the reference" in unfolded(said)
+    assert refused == 2 and "no column for the reference" in unfolded(said)
     assert code == 0 and printed.isascii()
     (file,) = (cache / "heavydistill" / "capabilities").iterdir()
     assert f"Runs obey {file}" in unfolded(printed)

@@ -264,7 +264,7 @@ def test_a_control_that_is_not_possible_ends_with_2_before_it_is_asked(problems,
         assert not (tmp_path / "x").exists()
         asked[2] = "--controls=alone"
         printed, _ = measured("evaluate", server.base_url, problems, *asked, code=1)
-        assert "Run after: no answer could be read" in printed and "I do not know." in printed
+        assert "Run after: No answer could be read" in printed and "I do not know." in printed
         # With the thinker's prompt and sampling the answers are attempts that it has.
         assert len(server.requests) == 3 * (3 + 2) + 3 * 2
 

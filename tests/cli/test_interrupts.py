@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run_command
+from set_folders import write_sets
 
 from heavydistill.run import interrupts
 from heavydistill.run.interrupts import loading
@@ -23,7 +24,7 @@ BIN = Path(sys.executable).parent
 GENERATE = [str(BIN / "heavydistill"), "generate", "--k=2", "--d=1", "--limit=4", "--out=run"]
 EVALUATE = [str(BIN / "heavydistill"), "evaluate", "--thinker=micro", "--deliberator=micro"]
 EVALUATE += ["--before=micro-student", "--k=2", "--d=1", "--limit=4", "--out=evaluation"]
-SFT = [sys.executable, str(ROOT / "scripts" / "sft.py"), "--dataset_name=no/sets"]
+SFT = [sys.executable, str(ROOT / "scripts" / "sft.py"), "--dataset_name=sets"]
 SFT += [f"--config={ROOT / 'configs' / 'sft' / 'micro.yaml'}", "--role=thinker"]
 INTERRUPTING = """
 import os, signal, sys
@@ -86,6 +87,7 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
     ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
 )
 def test_an_interrupt_at_a_stage_of_a_start(command, module, tmp_path):
+    write_sets(tmp_path / "sets")
     interrupted(command, module, tmp_path)
     assert not list(tmp_path.glob(".*.unfinished"))
 
