@@ -183,7 +183,8 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             "run (workers, timeout_s, memory_mb, sandbox, own)."
         },
     )
-    judge: str | dict | None = field(  # type: ignore[type-arg]
+    # TRL reads the second type from a flag.
+    judge: dict | str | None = field(  # type: ignore[type-arg]
         default=None,
         metadata={
             "help": "Model that decides responses which the verifiers leave undecided: YAML with "
