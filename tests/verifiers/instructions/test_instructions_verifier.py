@@ -116,7 +116,7 @@ def test_the_longest_texts_take_no_longer_than_a_verdict_may(unit, kwargs, modes
         object.__setattr__(problem, "verifier_args", json.dumps(args | {"mode": mode}))
         begun = time.process_time()
         assert judged(problem, text).reason == "not_followed"
-        # Problems have at most a few of these 25 and more instructions, so a quarter of the time.
+        # A problem has a few of these instructions, not all of them.
         assert time.process_time() - begun < 4 * Verifying().timeout_s
 
 
