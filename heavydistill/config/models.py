@@ -44,12 +44,12 @@ class Sampling(Section):
     """Sampling parameters, each with a value. The defaults are the paper's (arXiv 2605.02396,
     section 3.1)."""
 
-    temperature: float = Field(1.0, ge=0.0, le=2.0)
-    top_p: float = Field(0.95, gt=0.0, le=1.0)
-    top_k: int = Field(10, ge=0)
-    min_p: float = Field(0.0, ge=0.0, lt=1.0)
-    repetition_penalty: float = Field(1.0, gt=0.0)
-    max_tokens: int = Field(32_768, ge=1)
+    temperature: float = Field(default=1.0, ge=0.0, le=2.0)
+    top_p: float = Field(default=0.95, gt=0.0, le=1.0)
+    top_k: int = Field(default=10, ge=0)
+    min_p: float = Field(default=0.0, ge=0.0, lt=1.0)
+    repetition_penalty: float = Field(default=1.0, gt=0.0)
+    max_tokens: int = Field(default=32_768, ge=1)
 
 
 # Parameters that a run sends, and records as it sent them.
@@ -62,21 +62,21 @@ _OF_THE_RUN = {
 class SamplingChoice(Section):
     """Sampling parameters that the user sets; null keeps the value of the model's profile."""
 
-    temperature: float | None = Field(None, ge=0.0, le=2.0)
+    temperature: float | None = Field(default=None, ge=0.0, le=2.0)
     """Sampling temperature (default: the profile's); 0 always picks the most probable token."""
-    top_p: float | None = Field(None, gt=0.0, le=1.0)
+    top_p: float | None = Field(default=None, gt=0.0, le=1.0)
     """Probability mass of the tokens that may be sampled (default: the profile's); 1 is no
     limit."""
-    top_k: int | None = Field(None, ge=0)
+    top_k: int | None = Field(default=None, ge=0)
     """Number of most probable tokens that may be sampled (default: the profile's); 0 is no
     limit."""
-    min_p: float | None = Field(None, ge=0.0, lt=1.0)
+    min_p: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Minimum probability of a sampled token, as a share of the most probable one's (default: the
     profile's)."""
-    repetition_penalty: float | None = Field(None, gt=0.0)
+    repetition_penalty: float | None = Field(default=None, gt=0.0)
     """Divisor for the logits of tokens that are in the text already (default: the profile's); 1 is
     off."""
-    max_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of tokens of one response, thinking included (default: the profile's)."""
 
     def over(self, base: Sampling) -> Sampling:
@@ -87,7 +87,7 @@ class SamplingChoice(Section):
 class Capabilities(Section):
     """Properties of an endpoint that `heavydistill doctor` measures."""
 
-    n: int = Field(1, ge=1)
+    n: int = Field(default=1, ge=1)
     """Maximum number of samples that one request returns."""
     n_because: str = ""
     """Reason for ``n`` being 1, if more were requested."""
@@ -97,10 +97,10 @@ class Capabilities(Section):
     """Parameters that the server refuses, e.g. ``seed``; they are not sent."""
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter that limits the tokens of a response."""
-    max_output: int | None = Field(None, ge=1)
+    max_output: int | None = Field(default=None, ge=1)
     """Maximum number of tokens of a response that a request may ask for; null if the server states
     no limit."""
-    context: int | None = Field(None, ge=256)
+    context: int | None = Field(default=None, ge=256)
     """Maximum number of tokens of prompt and response together, if it is smaller than the
     profile's."""
     reasoning: Literal["reasoning_content", "reasoning", "blocks", "tags", "none", "unknown"] = (
@@ -131,29 +131,29 @@ class Endpoint(Section):
     tokenizer: str | None = None
     """Tokenizer of the served model: a folder or Hub id (default: the profile's, or ``server``).
     ``server`` counts with the server's ``/tokenize``, else estimates one token per UTF-8 byte."""
-    context: int | None = Field(None, ge=256)
+    context: int | None = Field(default=None, ge=256)
     """Maximum number of tokens of prompt and response together (default: the smaller of the
     server's and the profile's, else that of ``config.json`` beside the tokenizer, else 8,192)."""
-    concurrency: int = Field(32, ge=1)
+    concurrency: int = Field(default=32, ge=1)
     """Maximum number of requests in flight per address; reduced while the server is overloaded."""
-    requests_per_minute: int | None = Field(None, ge=1)
+    requests_per_minute: int | None = Field(default=None, ge=1)
     """Maximum number of requests per minute (default: no limit)."""
-    tokens_per_minute: int | None = Field(None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
     """Maximum number of tokens per minute, prompts and responses together (default: no limit)."""
-    tokens_per_second: float = Field(20.0, gt=0)
+    tokens_per_second: float = Field(default=20.0, gt=0)
     """Tokens per second of one response, for estimates while the journal has no responses."""
-    timeout_s: float = Field(600.0, gt=0)
+    timeout_s: float = Field(default=600.0, gt=0)
     """Maximum silence in seconds, before a response begins and between its pieces of text. A run
     stops if all servers are silent or fail, or ask for a longer pause, for more than this time."""
-    retries: int = Field(4, ge=0)
+    retries: int = Field(default=4, ge=0)
     """Number of retries after a time-out, a server error or a broken connection. A request that
     meets an overload is retried for as long as the server answers others."""
     reasoning: Literal["required", "optional"] = "required"
     """Treatment of a thinking teacher that returns no thinking: ``required`` stops the run,
     ``optional`` does not."""
-    price_in: float | None = Field(None, ge=0)
+    price_in: float | None = Field(default=None, ge=0)
     """US dollars per million prompt tokens (default: the profile's)."""
-    price_out: float | None = Field(None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
     """US dollars per million completion tokens (default: the profile's)."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Request parameters of this server, merged over the profile's, e.g. ``{provider: {only:
@@ -221,9 +221,9 @@ class Judge(Section):
     """Model that decides verdicts which rules leave undecided (default: none)."""
     endpoint: Endpoint | None = None
     """Endpoint of the judge (default: the run's)."""
-    votes: int = Field(3, ge=1)
+    votes: int = Field(default=3, ge=1)
     """Number of votes per answer; more than half must agree."""
-    prompt: str | None = Field(None, min_length=1)
+    prompt: str | None = Field(default=None, min_length=1)
     """File with the judge's prompt, which has the places ``{{problem}}``, ``{{reference}}`` and
     ``{{answer}}`` (default: ours). The run keeps its text."""
     replies: Replies = "verdict"

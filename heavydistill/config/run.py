@@ -69,11 +69,11 @@ class Problems(Section):
     """Verifier for rows that name none and have no options (default: math)."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the verifier for rows that have none, e.g. ``{marker: "####"}``."""
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Maximum number of problems; the first ones are used."""
-    size: int = Field(100, ge=1)
+    size: int = Field(default=100, ge=1)
     """Number of problems per procedural family; for ``micro``, the number of all problems."""
-    seed: int = Field(0, ge=0, lt=10**9)
+    seed: int = Field(default=0, ge=0, lt=10**9)
     """Seed of procedural problems and of the order of options. Seeds that differ by less than
     ``size`` share problems."""
     keep_option_order: bool = False
@@ -92,11 +92,11 @@ class Sandboxing(Section):
     """Sandbox: bubblewrap on this machine, or a SandboxFusion server at ``url``."""
     url: Annotated[str, ADDRESS_OF_A_SANDBOX] | None = None
     """Address of the SandboxFusion server, e.g. ``http://localhost:8080``."""
-    test_s: float = Field(6.0, gt=0)
+    test_s: float = Field(default=6.0, gt=0)
     """Maximum processor time of one test, in seconds."""
-    total_s: float = Field(60.0, gt=0)
+    total_s: float = Field(default=60.0, gt=0)
     """Maximum processor time of all tests of one response, in seconds."""
-    memory_mb: int = Field(512, ge=64)
+    memory_mb: int = Field(default=512, ge=64)
     """Maximum memory of a program, in MiB."""
 
     @model_validator(mode="after")
@@ -112,12 +112,12 @@ class Sandboxing(Section):
 class Verifying(Section):
     """Judging of responses; each problem names its verifier."""
 
-    workers: int | None = Field(None, ge=1)
+    workers: int | None = Field(default=None, ge=1)
     """Number of processes that judge (default: one per core, divided among the ranks of a
     trainer)."""
-    timeout_s: float = Field(3.0, gt=0)
+    timeout_s: float = Field(default=3.0, gt=0)
     """Maximum time of one verdict, in seconds; a longer one ends as undecided (timeout)."""
-    memory_mb: int = Field(2048, ge=512)
+    memory_mb: int = Field(default=2048, ge=512)
     """Maximum address space of a process that judges, in MiB."""
     sandbox: Sandboxing = Sandboxing()
     own: list[str] = Field(default_factory=list)
@@ -132,10 +132,10 @@ class Verifying(Section):
 class Think(Section):
     """The first stage: K independent trajectories for each problem."""
 
-    k: int = Field(8, ge=2)
+    k: int = Field(default=8, ge=2)
     """Number of trajectories per problem, at most 1,024. Pools of another run may have more
     trajectories."""
-    min_k: int = Field(2, ge=1)
+    min_k: int = Field(default=2, ge=1)
     """Minimum number of usable trajectories that a problem needs for deliberation."""
     sampling: SamplingChoice = SamplingChoice()
 
@@ -143,19 +143,19 @@ class Think(Section):
 class CacheChoice(Section):
     """Construction of the cache, the prompt that holds a pool."""
 
-    width: int | None = Field(None, ge=2)
+    width: int | None = Field(default=None, ge=2)
     """Number of trajectories in a cache (default: all usable ones)."""
     selection: Selection = "random"
     """Selection of trajectories if more than ``width`` are usable."""
     pruning: Pruning = "answer_only"
     """Method that cuts each trajectory to the token budget."""
-    order: int = Field(0, ge=0)
+    order: int = Field(default=0, ge=0)
     """Number of places by which the shuffled trajectories are rotated."""
     attempts: Attempts = "own"
     """Attempts that the cache shows: the pool's ``own``, or those of a control: ``none``,
     ``garbled`` (with other values), ``foreign`` (at another problem) or ``transplant`` (right ones
     exchanged for wrong ones, or the reverse). Controls need ``pools``."""
-    budget_tokens: int | None = Field(None, ge=1)
+    budget_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of prompt tokens (default: what the deliberator's context allows, up to
     80,000)."""
 
@@ -163,14 +163,14 @@ class CacheChoice(Section):
 class Deliberating(Section):
     """The second stage: D deliberations on each cache, in N rounds."""
 
-    d: int = Field(4, ge=0, le=1024)
+    d: int = Field(default=4, ge=0, le=1024)
     """Number of deliberations per cache, at most 1,024; 0 makes trajectories only."""
     task: Task = "deliberate"
     """Task of the deliberator: ``deliberate``; ``choose`` the best attempt, whose answer then
     counts as the deliberator's (Best-of-N with a judge); ``think``, with the thinker's prompt; or
     ``skill``, with the skill ``heavy-thinking`` before the problem, so that one response holds the
     whole protocol. The last two need ``cache.attempts: none``."""
-    rounds: int = Field(1, ge=1, le=16)
+    rounds: int = Field(default=1, ge=1, le=16)
     """Number of rounds of deliberation, at most 16. From the second round on, a cache also holds
     the deliberations of the previous round."""
     sampling: SamplingChoice = SamplingChoice()
@@ -192,7 +192,7 @@ class RunConfig(Section):
     precedence."""
     endpoint: Endpoint = Endpoint()
     problems: Problems = Problems()
-    pools: str | None = Field(None, min_length=1)
+    pools: str | None = Field(default=None, min_length=1)
     """Folder of a run or import whose problems and trajectories are reused, so that no thinker is
     needed. Only ``problems.limit`` applies then, and ``think.k`` is that of the pools."""
     pools_sha256: str | None = None
@@ -208,7 +208,7 @@ class RunConfig(Section):
     deliberate: Deliberating = Deliberating()
     judge: Judge | None = None
     """Model that decides verdicts which rules leave undecided (default: none)."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     """Seed of sampling, selection and shuffling."""
     journal: str | None = None
     """Folder that keeps every response, so that none is billed twice (default: ``journal`` in the
@@ -217,7 +217,7 @@ class RunConfig(Section):
     """Maximum cost of served models, e.g. 25usd or 40Mtok, for all runs into the same folder
     together. A run with another K, D, limit, seed or time-out continues with the remaining
     budget."""
-    processes: int = Field(1, ge=1)
+    processes: int = Field(default=1, ge=1)
     """Number of processes that share the problems, e.g. one per core or GPU. Each process loads its
     own copy of a local model; an endpoint needs only one process."""
     out: str | None = None

@@ -23,9 +23,9 @@ FormatName = Literal["heavyskill", "pacore", "nemo", "answers"]
 class Sets(Section):
     """Candidate sets drawn from a pool, in addition to those of the run."""
 
-    per_problem: int = Field(8, ge=1, le=8)
+    per_problem: int = Field(default=8, ge=1, le=8)
     """Maximum number of sets per problem, those of the run included."""
-    widths: list[int] | None = Field(None, min_length=1)
+    widths: list[int] | None = Field(default=None, min_length=1)
     """Sizes of the drawn sets, as numbers of attempts, e.g. ``[4, 8]`` (default: the preset's)."""
     written_by: Literal["any", "student", "teacher"] = "any"
     """Author of the attempts in a set: any, student or teacher (all models but the student).
@@ -37,7 +37,7 @@ class CacheCut(Section):
 
     pruning: Pruning = "answer_only"
     """Method that cuts each attempt to the token budget."""
-    budget_tokens: int | None = Field(None, ge=64)
+    budget_tokens: int | None = Field(default=None, ge=64)
     """Maximum number of tokens of a prompt, by the student's tokenizer (default: what the student's
     context leaves beside a response, at most 80,000)."""
 
@@ -51,21 +51,21 @@ class Filters(Section):
     false_claims: Literal["leave_out", "keep"] = "leave_out"
     """Treatment of a deliberation with a false claim, i.e. one that calls an attempt right or wrong
     against the attempt's verdict or against its own final answer."""
-    most_copied: float = Field(0.8, gt=0.0, le=1.0)
+    most_copied: float = Field(default=0.8, gt=0.0, le=1.0)
     """An answer counts as a copy if at least this share of its eight-word sequences is in one
     attempt. Answers of fewer than sixteen words other than numbers never count."""
-    length_quantile: float = Field(0.95, gt=0.0, le=1.0)
+    length_quantile: float = Field(default=0.95, gt=0.0, le=1.0)
     """Quantile of the response lengths of a role; longer responses are left out; 1 keeps all."""
-    per_set: int = Field(4, ge=1)
+    per_set: int = Field(default=4, ge=1)
     """Maximum number of deliberations per candidate set."""
 
 
 class ThinkerRows(Section):
     """Selection of the attempts that become rows of the thinker."""
 
-    per_problem: int = Field(2, ge=1)
+    per_problem: int = Field(default=2, ge=1)
     """Maximum number of rows per problem; the most different attempts come first."""
-    handoff_tokens: int | None = Field(None, ge=16)
+    handoff_tokens: int | None = Field(default=None, ge=16)
     """Maximum number of tokens of an attempt's answer text, the part that a deliberator reads
     (default: no limit)."""
 
@@ -81,9 +81,9 @@ class Redeliberate(Section):
     sampling: SamplingChoice | None = None
     """Sampling of that model (default: the run's if the model is the run's deliberator, else the
     profile's)."""
-    d: int = Field(4, ge=1)
+    d: int = Field(default=4, ge=1)
     """Number of new deliberations per set."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
     """Folder that keeps every response (default: ``journal`` in the folder that contains
@@ -105,19 +105,19 @@ class BuildConfig(Section):
     template."""
     chat_template: str | None = None
     """Jinja file that replaces the student's chat template; the sets keep a copy."""
-    max_tokens: int | None = Field(None, ge=64)
+    max_tokens: int | None = Field(default=None, ge=64)
     """Maximum number of tokens of a row, prompt and completion together (default: the student's
     context)."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     """Seed of all random choices."""
     sets: Sets = Sets()
     cache: CacheCut = CacheCut()
     filters: Filters = Filters()
     thinker: ThinkerRows = ThinkerRows()
-    retention: float = Field(0.2, ge=0.0, lt=1.0)
+    retention: float = Field(default=0.2, ge=0.0, lt=1.0)
     """Share of the deliberator's rows whose prompt is a problem without attempts, so that the
     student keeps its thinking."""
-    validation: float = Field(0.05, ge=0.0, le=0.5)
+    validation: float = Field(default=0.05, ge=0.0, le=0.5)
     """Share of the problems that is held out for validation."""
     against: list[str] | None = None
     """Benchmarks whose problems are left out: files of hashes, or .jsonl or .parquet files with
@@ -151,9 +151,9 @@ class RefilterConfig(Section):
     """Folder or Hub id of the student, if it moved since the sets were built."""
     endpoint: Endpoint = Endpoint()
     sampling: SamplingChoice = SamplingChoice()
-    d: int = Field(8, ge=2)
+    d: int = Field(default=8, ge=2)
     """Number of deliberations per cache."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
     """Folder that keeps every response (default: ``journal`` in the folder that contains
@@ -178,7 +178,7 @@ class ImportedProblems(Section):
     """Verifier for rows that name none and have no options (default: math)."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the verifier for rows that have none, e.g. ``{marker: "####"}``."""
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Maximum number of problems; the first ones are used."""
     unfit: Literal["refuse", "leave_out"] = "refuse"
     """Treatment of rows that cannot be used: ``refuse`` the import with a list of them, or
@@ -194,7 +194,7 @@ class ImportConfig(Section):
     """Format of the files: heavyskill (results and targets of the authors' code), pacore, nemo
     (output-rs*.jsonl) or answers (columns that --columns names)."""
     problems: ImportedProblems = ImportedProblems()
-    model: str | None = Field(None, min_length=1)
+    model: str | None = Field(default=None, min_length=1)
     """Model that wrote the answers, for rows that name none (default: unknown)."""
     verify: Verifying = Verifying()
     out: str = Field(min_length=1)

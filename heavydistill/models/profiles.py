@@ -53,7 +53,7 @@ class Price(Section):
 
     usd_per_mtok_in: float = Field(ge=0)  # US dollars per million prompt tokens
     usd_per_mtok_out: float = Field(ge=0)  # US dollars per million completion tokens
-    usd_per_mtok_cached: float | None = Field(None, ge=0)
+    usd_per_mtok_cached: float | None = Field(default=None, ge=0)
     """US dollars per million prompt tokens from the provider's cache; null if unknown."""
     as_of: str  # Date of the price, or version of the price list
 
@@ -87,10 +87,11 @@ class Setup(Section):
     """Setup of vLLM for a number of GPUs."""
 
     model: str | None = None  # Hub id of another checkpoint of the model, if it fits better
-    tensor_parallel: int = Field(1, ge=1)  # Number of GPUs per replica
-    data_parallel: int = Field(1, ge=1)  # Number of replicas
+    tensor_parallel: int = Field(default=1, ge=1)  # Number of GPUs per replica
+    data_parallel: int = Field(default=1, ge=1)  # Number of replicas
     quantization: str | None = None  # Quantization while loading an unquantized checkpoint
-    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)  # Share of each GPU's memory for vLLM
+    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
+    """Share of each GPU's memory for vLLM."""
     max_model_len: int = Field(ge=256)  # Maximum tokens of prompt and response together
     flags: dict[str, str | int] = Field(default_factory=dict)  # More flags, as in ``vllm.flags``
 
@@ -149,8 +150,9 @@ class ProfileFile(Section):
     """Hub id or folder of the ``tokenizer.json`` that counts the model's tokens; null if there is
     none, so that the server counts (see ``endpoint.tokenizer``)."""
     context: int = Field(ge=256)  # Maximum tokens of prompt and response together
-    output: int | None = Field(None, ge=1)  # Maximum tokens of a response, if smaller
-    thinker_output: int | None = Field(None, ge=1)  # Maximum tokens of a trajectory, if smaller
+    output: int | None = Field(default=None, ge=1)  # Maximum tokens of a response, if smaller
+    thinker_output: int | None = Field(default=None, ge=1)
+    """Maximum tokens of a trajectory, if smaller."""
     domain: Domain = "general"  # Domain whose prompt wording suits the model
     sampling: Samplings = Samplings()
     thinking: Thinking = Thinking()

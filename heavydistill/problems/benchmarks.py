@@ -27,7 +27,7 @@ class Benchmark(Section):
 
     name: str = Field(min_length=1)  # name of the file and of the benchmark for ``--benchmark``
     title: str = Field(min_length=1)  # full name
-    size: int | None = Field(None, ge=1)  # number of problems
+    size: int | None = Field(default=None, ge=1)  # number of problems
     problems: Problems
     settings: dict[str, Any] = Field(default_factory=dict)
     """Further configuration keys for a run: the paper's settings for this benchmark (arXiv
