@@ -17,7 +17,9 @@ _WORDS = range(100, 600)
 _CACHE = cache()
 
 
-def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> list[Rollout]:
+def made_up(
+    episodes: int, k: int, seed: int = 0, truncated: float = 0.2, d: int = 1
+) -> list[Rollout]:
     """Episodes whose rows have tokens at random, of many lengths; some are cut off."""
     rng = random.Random(seed)
 
@@ -29,7 +31,10 @@ def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> lis
 
     return [
         Rollout(
-            [*(row((3, 9), (4, 30)) for _ in range(k)), row((20, 50), (2, 12))],
+            [
+                *(row((3, 9), (4, 30)) for _ in range(k)),
+                *(row((20, 50), (2, 12)) for _ in range(d)),
+            ],
             [trajectory("5")] * k,
             _CACHE,
             None,
@@ -48,7 +53,7 @@ class Replayed(Episodes):
     """
 
     def __init__(self, k: int, played: list[Rollout], process: int = 0) -> None:
-        self.k = k
+        self.k, self.d = k, len(played[0].rows) - k
         self._played_before, self._process = played, process
 
     def rollout(

@@ -129,7 +129,7 @@ def read_prompts(
         run = run_of(arguments, sets.manifest if sets else None)
         if config.mode == JOINT:
             reader, context = ReaderTokenizer(base.path), context_of(config, base)
-            episodes = Episodes(run, base.chat, reader, context, response)
+            episodes = Episodes(run, base.chat, reader, context, config.deliberations, response)
             response = episodes.most_tokens["thinker"]
         if sets:
             problems: list[Any] = [

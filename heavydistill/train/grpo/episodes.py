@@ -1,19 +1,19 @@
-"""Episodes: K attempts at one problem, a cache built from them, and one deliberation on it.
+"""Episodes: K attempts at one problem, a cache built from them, and D deliberations on it.
 
 The current policy answers what an episode (``heavy.episode``) asks, as in a run, with the student's
-tokenizer; the run's configuration sets selection, pruning, width and wording. A rollout has K + 1
-rows: the attempts in order, then the deliberation.
+tokenizer; the run's configuration sets selection, pruning, width and wording. A rollout has K + D
+rows: the attempts in order, then the deliberations.
 
 As in a run, an episode fails if it has fewer than ``think.min_k`` usable attempts
 (``too_few_usable``), or if the final answers alone exceed the cache's token budget (``too_long``).
 A failed episode is left out of the loss: truncated attempts are masked, so that a reward would
-reach only the complete ones. The deliberation is sampled even then, because all processes must send
+reach only the complete ones. Deliberations are sampled even then, because all processes must send
 equally many requests to a server.
 
 Only cache pruning shortens text: ``data`` checks prompts before a training, and ``figures`` counts
 what each cache leaves out and shortens.
 
-Not covered: several rounds or deliberations. Temperature, top_p and the like come from the trainer,
+Not covered: several rounds. Temperature, top_p and the like come from the trainer,
 because ratios refer to its distribution; ``joint`` assigns the rewards.
 """
 
@@ -71,10 +71,10 @@ class EpisodeRow:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """An episode as the policy wrote it: K attempts at a problem, and the deliberation on them."""
+    """An episode as the policy wrote it: K attempts at a problem, and D deliberations on them."""
 
     rows: list[EpisodeRow]
-    """The thinkers' rows, then the deliberation."""
+    """The thinkers' rows, then the deliberations."""
     pool: list[Trajectory]
     """The thinkers' attempts, judged."""
     cache: Cache
@@ -84,15 +84,15 @@ class Rollout:
 class Episodes:
     """Generates episodes of a run whose prompts and responses fit ``context`` tokens.
 
-    ``reader`` is the student's tokenizer. ``max_tokens`` limits the responses of a role for which
-    the run sets no ``sampling.max_tokens``.
+    ``reader`` is the student's tokenizer. ``d`` is the number of deliberations of an episode.
+    ``max_tokens`` limits the responses of a role for which the run sets no ``sampling.max_tokens``.
 
     Raises:
         ConfigError: The run has another task or several rounds, or its tokens exceed the context.
     """
 
     def __init__(
-        self, run: RunConfig, chat: Chat, reader: Reader, context: int, max_tokens: int
+        self, run: RunConfig, chat: Chat, reader: Reader, context: int, d: int, max_tokens: int
     ) -> None:
         if run.rounds != 1 or run.deliberate.task != "deliberate":
             raise ConfigError(
@@ -101,7 +101,7 @@ class Episodes:
                 "Set deliberate.rounds to 1, deliberate.d to 1 or more, and deliberate.task to "
                 "deliberate.",
             )
-        self.k = run.think.k
+        self.k, self.d = run.think.k, d
         self.most_tokens = {
             "thinker": run.think.sampling.max_tokens or max_tokens,
             "deliberator": run.deliberate.sampling.max_tokens or max_tokens,
@@ -119,6 +119,11 @@ class Episodes:
                 "Set a smaller cache.budget_tokens, or a smaller deliberate.sampling.max_tokens.",
             )
         self._run, self._chat, self._reader = run, chat, reader
+
+    @property
+    def size(self) -> int:
+        """Return the number of rows of an episode."""
+        return self.k + self.d
 
     def rollout(
         self,
@@ -145,13 +150,16 @@ class Episodes:
             episode.tell(ask, self._fields(ask, row))
         _judge(playing, verdicts)
         caches = [self._cache(episode) for episode in playing]
-        prompts = [cache.prompt for cache, _ in caches]
+        prompts = [cache.prompt for cache, _ in caches for _ in range(self.d)]
         finals = self._answered(prompts, "deliberator", sample)
         return [
             Rollout(
                 rows=[
                     replace(row, is_learnt=failed is None)
-                    for row in (*thinkers[number * self.k : (number + 1) * self.k], finals[number])
+                    for row in (
+                        *thinkers[number * self.k : (number + 1) * self.k],
+                        *finals[number * self.d : (number + 1) * self.d],
+                    )
                 ],
                 pool=episode.pool,
                 cache=cache,
@@ -261,8 +269,13 @@ def figures(episodes: Sequence[Rollout]) -> dict[str, float]:
     found = {f"attempts/{name}": count / len(attempts) for name, count in shares.items()}
     for reason in get_args(Failed):
         found[f"episodes/{reason}"] = fmean(episode.failed == reason for episode in episodes)
-    for role, of_role in (("thinker", slice(-1)), ("deliberator", slice(-1, None))):
-        written = [row.completion for episode in episodes for row in episode.rows[of_role]]
+    for role in ("thinker", "deliberator"):
+        written = [
+            row.completion
+            for episode in episodes
+            for number, row in enumerate(episode.rows)
+            if (number < len(episode.pool)) == (role == "thinker")
+        ]
         found[f"{role}/mean_length"] = fmean(len(completion.ids) for completion in written)
         found[f"{role}/truncated"] = fmean(not completion.is_whole for completion in written)
     return found

@@ -1,14 +1,14 @@
-"""Joint training: K attempts and the deliberation on them are one sample with one reward.
+"""Joint training: K attempts and the D deliberations on them are one sample with one reward.
 
-The objective, for episodes e of K + 1 rows whose trained tokens are t:
+The objective, for episodes e of K + D rows whose trained tokens are t:
 
     ratio_e     = exp(mean over all t of log p(t) - log p_old(t))
     advantage_e = (reward_e - mean) / standard deviation, over the episodes of its problem
     loss        = mean over e of -min(ratio_e * advantage_e, clip(ratio_e) * advantage_e)
 
 This is GSPO (arXiv 2507.18071) with an episode in place of a response: all tokens of an episode
-share one ratio, one length and one advantage. The reward is the verdict on the deliberation; an
-episode that failed (``episodes``) has no reward and does not contribute to the loss.
+share one ratio, one length and one advantage. The reward is the mean over the deliberations that
+have one; an episode that failed (``episodes``) has none and does not contribute to the loss.
 
 TRL samples and scores rows. Then the rows of an episode are joined to one row, all prompts before
 all completions, so that TRL treats the episode as one response in micro-batches, loss, clipping,
@@ -36,10 +36,10 @@ _Batch = dict[str, Any]
 
 
 class JointTrainer(RlTrainer):
-    """Generates episodes and trains on them, ``num_generations / (K + 1)`` for each problem.
+    """Generates episodes and trains on them, ``num_generations / (K + D)`` for each problem.
 
-    The dataset has the columns of ``Episodes.rollout``; reward functions get one row per episode,
-    the deliberation. Batches in ``args`` are whole episodes (``config``). For GSPO,
+    The dataset has the columns of ``Episodes.rollout``; reward functions get the rows
+    of the deliberations alone. Batches in ``args`` are whole episodes (``config``). For GSPO,
     ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
     """
 
@@ -47,7 +47,7 @@ class JointTrainer(RlTrainer):
         self, *, episodes: Episodes, verdicts: VerdictPool, args: GRPOConfig, **options: Any
     ) -> None:
         self._episodes, self._verdicts = episodes, verdicts
-        self._size = episodes.k + 1
+        self._size = episodes.size
         super().__init__(args=args, **options)
         self.rollout_func = self._rolled_out
         self._inputs: list[_Batch] = []
@@ -90,26 +90,33 @@ class JointTrainer(RlTrainer):
     def _calculate_rewards(
         self, inputs: list[_Batch], prompts: list[Any], completions: list[Any], ids: list[list[int]]
     ) -> torch.Tensor:
-        """Return the rewards of the deliberations of all processes, shape (rows, 1)."""
-        last = slice(self._size - 1, None, self._size)
-        failed = [episode.failed is not None for episode in self._played]
-        for given, has_failed in zip(inputs[last], failed, strict=True):
-            given["failed"] = has_failed  # for the counts that the reward function logs
+        """Return the mean reward of the deliberations of each row's episode, shape (rows, 1), of
+        all processes."""
+        k, d = self._episodes.k, self._episodes.d
+        last = [at for at in range(len(inputs)) if at % self._size >= k]
+        failed = [episode.failed is not None for episode in self._played for _ in range(d)]
+        for at, has_failed in zip(last, failed, strict=True):
+            inputs[at]["failed"] = has_failed  # for the counts that the reward function logs
         rewards = super()._calculate_rewards(
-            inputs[last], prompts[last], completions[last], ids[last]
+            *([values[at] for at in last] for values in (inputs, prompts, completions, ids))
         )
         is_failed = self.accelerator.gather(torch.tensor(failed, device=rewards.device))
         rewards[is_failed] = torch.nan
-        return rewards.repeat_interleave(self._size, dim=0)
+        self._rewards = rewards.view(-1, d).nanmean(dim=1, keepdim=True)
+        return self._rewards.repeat_interleave(self._size, dim=0)
 
     def _log_completion_extra(self, column: str, values: list[Any]) -> None:
-        super()._log_completion_extra(column, [one for one in values for _ in range(self._size)])
+        k, d = self._episodes.k, self._episodes.d
+        of_rows: list[Any] = []
+        for at in range(0, len(values), d):  # an attempt has the value of the first deliberation
+            of_rows += [values[at]] * k + values[at : at + d]
+        super()._log_completion_extra(column, of_rows)
 
     def _own_advantages(self, rewards: torch.Tensor) -> torch.Tensor:
         return episode_advantages(rewards, self.num_generations // self._size, self.scale_rewards)
 
     def _joined(self, value: Any) -> Any:
-        """Reshape (rows, columns) to (episodes, (K + 1) * columns); other values are unchanged."""
+        """Reshape (rows, columns) to (episodes, (K + D) * columns); other values are unchanged."""
         if not isinstance(value, torch.Tensor) or value.dim() < 2:
             return value
         return value.reshape(-1, self._size * value.size(1))
@@ -159,7 +166,7 @@ class JointTrainer(RlTrainer):
 
     def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
         """Split rows into two forward passes: thinkers and deliberations."""
-        is_last = rows % self._size == self._size - 1
+        is_last = rows % self._size >= self._episodes.k
         return [rows[~is_last], rows[is_last]]
 
 

@@ -70,6 +70,7 @@ _BOUNDS = {
         "held_out": (1, 1_000_000),
         "num_generations_eval": (1, 1000),
         "judge_timeout_s": (1, 86_400),
+        "deliberations": (1, 64),
     },
     **{name: (0, 1) for name, default in _GUARDS.items() if isinstance(default, float)},
     **{name: (1, 1000) for name, default in _GUARDS.items() if isinstance(default, int)},
@@ -97,6 +98,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     recorded: ClassVar[Mapping[str, Any]] = {
         "preset": GSPO,
         "pass_at_k": 1,
+        "deliberations": 1,
         "format_share": 0.0,
         "claims_share": 0.0,
         "max_accuracy": None,
@@ -126,7 +128,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
 
     mode: str | None = option(
         None,
-        "What is trained: a deliberator, on existing caches; joint: K attempts and a deliberation "
+        "What is trained: a deliberator, on existing caches; joint: K attempts and deliberations "
         "on them, as one episode; or a thinker, on problems.",
         *MODES,
     )
@@ -165,6 +167,11 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         1,
         "Thinker: number of attempts of which one must be right. 1 is plain RLVR; a larger number "
         "trains for pools that a deliberator reads, and is an extension of ours.",
+    )
+    deliberations: int = option(
+        1,
+        "Joint: number of deliberations in an episode, D; its reward is their mean. K is that of "
+        "the run.",
     )
     format_share: float = option(
         0.0,
@@ -340,13 +347,13 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         return int(generations * self.steps_per_generation * self.num_iterations)
 
     def check_episodes(self, k: int) -> None:
-        """Raise an error unless groups and micro-batches are whole episodes of K + 1 responses."""
-        size = k + 1
+        """Raise an error unless groups and micro-batches are whole episodes of K + D responses."""
+        size = k + self.deliberations
         group, per_device = self.num_generations, self.per_device_train_batch_size
         if group % size or group < 2 * size or per_device % size:
             raise ConfigError(
                 f"num_generations {group} and per_device_train_batch_size {per_device} are not "
-                f"whole episodes of K + 1 = {size} responses, two or more to a problem",
+                f"whole episodes of K + D = {size} responses, two or more to a problem",
                 f"Give multiples of {size}, such as --num_generations {2 * size} "
                 f"--per_device_train_batch_size {size}.",
             )
@@ -410,6 +417,11 @@ class GrpoOptions(GuardOptions, TrainingOptions):
                 f"claims_share is {share:g}, but with scale_rewards {self.scale_rewards!r} claims "
                 "would weigh as much as the verdict where all verdicts agree",
                 "Give --scale_rewards none.",
+            )
+        if self.deliberations != 1 and self.mode != JOINT:
+            raise ConfigError(
+                f"deliberations is {self.deliberations}, but the mode is {self.mode}",
+                f"Leave it out, or give --mode {JOINT}.",
             )
         k, group = self.pass_at_k, self.num_generations
         if k != 1 and self.mode != THINKER:

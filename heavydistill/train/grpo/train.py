@@ -131,7 +131,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
         rl=RlUsed(
             mode=config.mode,
             objective=config.objective,
-            rows_of_episode=prompts.episodes.k + 1 if prompts.episodes else 1,
+            rows_of_episode=prompts.episodes.size if prompts.episodes else 1,
             longest_prompt=prompts.longest,
             response_tokens=config.max_completion_length,
             left_out=prompts.left_out,
@@ -169,7 +169,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool, judge: RolloutJudge | None = 
         pool,
         base.chat,
         config.format_share,
-        config.num_generations // size,
+        config.num_generations // size * config.deliberations,
         config.claims_share,
         judge,
     )
@@ -239,7 +239,7 @@ def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
     group = config.num_generations
     episodes = ""
     if prompts.episodes:
-        episodes = f", {group // (prompts.episodes.k + 1)} episodes,"
+        episodes = f", {group // prompts.episodes.size} episodes,"
     left = ", ".join(f"{count:,} {reason}" for reason, count in prompts.left_out.items())
     unmeasured = sum("success" in row and row["success"] is None for row in prompts.train)
     source = record.sets[0].name if record.sets else str(config.run)

@@ -47,9 +47,9 @@ def run(**changes: Any) -> RunConfig:
     return RunConfig(**{**usual, **changes})
 
 
-def episodes(context: int = 2048, **changes: Any) -> Episodes:
+def episodes(context: int = 2048, d: int = 1, **changes: Any) -> Episodes:
     chat = Chat(tokenizer(), stops_of(STUDENT))
-    return Episodes(run(**changes), chat, ReaderTokenizer(STUDENT), context, 64)
+    return Episodes(run(**changes), chat, ReaderTokenizer(STUDENT), context, d, 64)
 
 
 def rows(number: int = 2) -> list[dict[str, Any]]:
@@ -135,6 +135,25 @@ def test_an_episode_is_what_a_run_would_have_made(verdicts):
     )
 
 
+def test_an_episode_has_as_many_deliberations_on_its_cache_as_asked(verdicts):
+    two = rows()
+    texts = [text for row in two for text in attempts(row, RIGHT, WRONG, WRONG, RIGHT)]
+    policy = Policy(*texts, "one", "two and ...", "three", "four")
+    playing = episodes(d=2)
+    played = playing.rollout(two, [11, 12], policy, verdicts)
+    assert policy.asked == [(2 * K, 30), (4, 50)]
+    assert [len(one.rows) for one in played] == [K + 2] * 2 == [playing.size] * 2
+    for episode in played:
+        asked = [row.prompt[0]["content"] for row in episode.rows[K:]]
+        assert asked == [episode.cache.prompt] * 2
+    written = [row.completion.ids for one in played for row in one.rows[K:]]
+    assert [tokenizer().decode(ids, skip_special_tokens=True) for ids in written] == [
+        *("one", "two and ...", "three", "four")
+    ]
+    assert figures(played)["deliberator/truncated"] == 1 / 4
+    assert figures(played)["thinker/truncated"] == 0
+
+
 def thinkers(played: list[Rollout]) -> list[Any]:
     return [row for one in played for row in one.rows[:-1]]
 
@@ -214,7 +233,9 @@ def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(verd
     if is_control:
         reading.add_special_tokens({"additional_special_tokens": [*TAGS]})
         assert {*TAGS} <= {*reading.all_special_tokens}
-    playing = Episodes(run(), Chat(reading, stops_of(STUDENT)), ReaderTokenizer(STUDENT), 2048, 64)
+    playing = Episodes(
+        run(), Chat(reading, stops_of(STUDENT)), ReaderTokenizer(STUDENT), 2048, 1, 64
+    )
     texts = [f"<think>long</think>It is \\boxed{{{n}}}." for n in range(K + 1)]
     (played,) = playing.rollout(rows(1), [1], Policy(*texts), verdicts)
     assert [attempt.reasoning for attempt in played.pool] == ["long"] * K

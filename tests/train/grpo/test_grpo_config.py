@@ -160,6 +160,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
         ({"mode": "thinker", "guard_reading": "warn"}, "but a thinker reads no attempts"),
         ({"guard_window": 0}, "guard_window: 0 is not between 1"),
         ({"pass_at_k": 2}, "pass_at_k is 2, but the mode is deliberator"),
+        ({"deliberations": 2}, "deliberations is 2, but the mode is deliberator"),
         *(
             ({"mode": "thinker", "scale_rewards": "none", "pass_at_k": k}, f"pass_at_k: {k} is not")
             for k in (0, 4, 5)

@@ -205,10 +205,12 @@ def test_a_run_that_says_what_has_no_effect_is_refused(tmp_path, keys, message):
 def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path):
     run = run_file(tmp_path, think={"k": 4})
     message = refused(None, tmp_path, mode="joint", run=run)
-    assert "K + 1 = 5" in message
+    assert "K + D = 5" in message
     assert "multiples of 5, such as --num_generations 10" in message
     keys = {"num_generations": 10, "per_device_train_batch_size": 5, "steps_per_generation": 2}
     assert found(None, tmp_path, mode="joint", run=run, **keys).run
+    message = refused(None, tmp_path, mode="joint", run=run, deliberations=3, **keys)
+    assert "K + D = 7" in message
 
 
 def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(tmp_path):

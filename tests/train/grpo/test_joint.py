@@ -43,7 +43,9 @@ def trainer(
         "epsilon_high": GSPO[1],
         "mask_truncated_completions": True,
     }
-    own = {"episodes": Replayed(size - 1, played), "verdicts": VerdictPool()}
+    k = len(played[0].pool)
+    own = {"episodes": Replayed(k, played), "verdicts": VerdictPool()}
+    rewards = [reward for reward in rewards for _ in range(size - k)]
     number = len(played) // GROUP
     made = rollouts.trainer(JointTrainer, folder, rewards, number, own, **{**usual, **changes})
     made.current_gradient_accumulation_steps = 1
@@ -61,12 +63,19 @@ def relative_error(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize(
-    ("k", "masks_truncated", "bounds"),
-    [(1, True, GSPO), (2, False, WIDE), (3, True, WIDE), (4, False, GSPO), (4, True, WIDE)],
+    ("k", "d", "masks_truncated", "bounds"),
+    [
+        (1, 1, True, GSPO),
+        (2, 2, False, WIDE),
+        (3, 1, True, WIDE),
+        (4, 1, False, GSPO),
+        (4, 1, True, WIDE),
+        (4, 3, True, WIDE),
+    ],
 )
-def test_loss_and_gradients_are_those_of_plain_loops(tmp_path, k, masks_truncated, bounds):
+def test_loss_and_gradients_are_those_of_plain_loops(tmp_path, k, d, masks_truncated, bounds):
     least, most = bounds
-    played = made_up(len(REWARDS), k, seed=k)
+    played = made_up(len(REWARDS), k, seed=k, d=d)
     if masks_truncated:  # one of which nothing is left
         rows = [
             dataclasses.replace(row, completion=dataclasses.replace(row.completion, is_whole=False))
@@ -153,6 +162,27 @@ def test_a_reward_sees_deliberations_and_all_their_rows_have_it(tmp_path):
         [one for one in batch["advantages"].tolist() for _ in range(k + 1)]
     )
     assert list(made._logs["extra"]["verdict"]) == [f"v{n}" for n in range(8) for _ in range(k + 1)]
+
+
+def test_the_reward_of_an_episode_is_the_mean_of_its_deliberations(tmp_path):
+    k, d, played = 2, 2, made_up(4, 2, truncated=0, d=2)
+    played[3] = dataclasses.replace(played[3], failed="too_long")
+    made = trainer(tmp_path, played, [0.0] * 4)
+    rewards = [1.0, 0.0, None, 1.0, None, None, 1.0, 1.0]
+
+    def reward(completion_ids: Any, failed: Any, **more: Any) -> Any:
+        assert completion_ids == [row.completion.ids for one in played for row in one.rows[k:]]
+        assert failed == [False] * 6 + [True] * 2
+        more["log_extra"]("verdict", [f"v{number}" for number in range(8)])
+        return rewards
+
+    made.reward_funcs = [reward]
+    batch = made._generate_and_score_completions(inputs(made))
+    # Means 0.5 and 1; neither the third episode nor the failed one has a reward.
+    expected = brute_force.advantages([0.5, 1.0, None, None], GROUP)
+    assert batch["advantages"].tolist() == pytest.approx(expected, rel=1e-4)
+    of_rows = [f"v{n}" for at in range(0, 8, d) for n in (*[at] * k, at, at + 1)]
+    assert list(made._logs["extra"]["verdict"]) == of_rows
 
 
 def test_nothing_is_learnt_of_an_episode_that_failed(tmp_path):
