@@ -40,7 +40,7 @@ from typing import Any
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, StoppedError, remedy
 from heavydistill.models.profiles import Price
-from heavydistill.models.request import Request, Response
+from heavydistill.models.request import Request, Response, texts_of
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Failure
 
@@ -428,4 +428,4 @@ def _unusable(file: Path, error: OSError) -> ConfigError:
 
 def _bytes(request: Request) -> int:
     """Upper bound of the tokens of a request's prompt, including the chat template."""
-    return sum(len(turn["content"].encode()) + TEMPLATE_TOKENS for turn in request.messages)
+    return sum(len(text.encode()) + TEMPLATE_TOKENS for text in texts_of(request.messages))

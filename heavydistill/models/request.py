@@ -7,7 +7,8 @@ Every request gets a response. If the request failed, the response has the ``fin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,12 +23,16 @@ _OF_RESPONSE = (
     *("served_model", "host", "system_fingerprint", "unknown_finish_reason"),
 )
 
+Message = dict[str, Any]
+"""A message in OpenAI's format: ``role`` (``schema.Role``) and ``content``; an assistant's may have
+``reasoning_content`` and ``tool_calls``, and a tool's has ``tool_call_id``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request to a model for one sample."""
 
-    messages: list[dict[str, str]]  # Conversation: ``role`` and ``content`` of each turn
+    messages: list[Message]  # Conversation, which ends with the turn to answer
     sampling: Sampling
     seed: int  # Seed of this sample; see ``sample_seed``
     index: int = 0  # Index of the sample among the samples of the same messages, from 0
@@ -107,9 +112,19 @@ class Engine(Protocol):
         """Release all resources."""
 
 
-def user_turn(prompt: str) -> list[dict[str, str]]:
+def user_turn(prompt: str) -> list[Message]:
     """The messages of a conversation with a single user turn."""
     return [{"role": "user", "content": prompt}]
+
+
+def texts_of(messages: Sequence[Message]) -> list[str]:
+    """What a model reads of each message: the content, and its fields beside the role as JSON."""
+    beside = ("role", "content")
+    texts = []
+    for message in messages:
+        more = {name: value for name, value in message.items() if name not in beside}
+        texts.append(message["content"] + (json.dumps(more, ensure_ascii=False) if more else ""))
+    return texts
 
 
 def plain_question(request: Request) -> Request:
@@ -118,7 +133,7 @@ def plain_question(request: Request) -> Request:
 
 
 def samples(
-    messages: list[dict[str, str]],
+    messages: list[Message],
     count: int,
     sampling: Sampling,
     *,

@@ -23,7 +23,16 @@ from heavydistill.models.journaled import journaled
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import open_engine, profile_at
-from heavydistill.models.request import Engine, Keep, Request, Response, fields_of, forget, samples
+from heavydistill.models.request import (
+    Engine,
+    Keep,
+    Message,
+    Request,
+    Response,
+    fields_of,
+    forget,
+    samples,
+)
 
 # Fields of a generation that distilabel does not have.
 EXTRAS = (
@@ -40,7 +49,7 @@ EXTRAS = (
     "system_fingerprint",
     "unknown_finish_reason",
 )
-Conversation = list[dict[str, str]]
+Conversation = list[Message]
 Sample = tuple[Request, Response]
 _PLAIN = ("prompt_tokens", "completion_tokens", "answer_text")
 

@@ -30,7 +30,7 @@ from typing import Literal
 
 from heavydistill.errors import RunError, remedy
 from heavydistill.models.http.finish_reasons import reread
-from heavydistill.models.request import Request, Response
+from heavydistill.models.request import Message, Request, Response
 from heavydistill.store import segment
 from heavydistill.store.segment import Record, segments
 
@@ -52,7 +52,7 @@ def key(model: str, revision: str, request: Request) -> str:
     return _digest(parts)
 
 
-def prompt_id(messages: list[dict[str, str]]) -> str:
+def prompt_id(messages: list[Message]) -> str:
     """The id of a prompt: a hash of its messages alone."""
     return _digest(messages)[:16]
 

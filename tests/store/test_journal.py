@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from heavydistill.config.models import Sampling
 from heavydistill.errors import RunError
 from heavydistill.models.journaled import JournaledEngine
-from heavydistill.models.request import Keep, Request, Response, user_turn
+from heavydistill.models.ledger import most_cost
+from heavydistill.models.request import Keep, Request, Response, samples, user_turn
 from heavydistill.store.journal import Journal, key, prompt_id, usage
 from heavydistill.store.segment import FORMAT, Record, segments
 
@@ -68,6 +69,40 @@ def test_what_was_put_is_read_back_as_it_was(tmp_path_factory, reasoning, answer
     assert read == Response(
         answer_text=answer_text, finish_reason="stop", from_journal=True, **fields
     )
+
+
+def test_keys_and_seeds_of_a_user_turn_are_those_of_version_0_1():
+    (first, second) = samples(
+        user_turn("2 + 2 = ?\n\nAnswer: 中"), 2, Sampling(), run_seed=3, model="m", stage="think"
+    )
+    assert prompt_id(first.messages) == "57b1d9c7bcae2d77"
+    assert (first.seed, second.seed) == (369820859, 429243837)
+    assert key("m", "rev", first) == (
+        "9c93b0afecd1b7397ba14928a19a931fd95a8fc53a3d3ff2aa1e5b08ace6abc7"
+    )
+    assert key("m", "rev", second) == (
+        "a81a0eee33022147a480204a2fbf4321c12f858a8cf1c1de6d241d15c580e50c"
+    )
+
+
+def test_every_part_of_a_conversation_is_in_the_key_and_in_the_size_of_a_prompt():
+    call = {"id": "c1", "type": "function", "function": {"name": "python", "arguments": "{}"}}
+    changed = call | {"function": {"name": "python", "arguments": '{"code": "1"}'}}
+    asked = [*user_turn("2 + 2?"), {"role": "assistant", "content": "", "tool_calls": [call]}]
+    result = {"role": "tool", "content": "4", "tool_call_id": "c1"}
+    conversations = [
+        user_turn("2 + 2?"),
+        [{"role": "system", "content": "Be brief."}, *user_turn("2 + 2?")],
+        asked,
+        [asked[0], asked[1] | {"reasoning_content": "Ask."}],
+        [asked[0], asked[1] | {"tool_calls": [changed]}],
+        [*asked, result],
+        [*asked, result | {"tool_call_id": "c2"}],
+    ]
+    requests = [Request(each, Sampling(max_tokens=1), 7) for each in conversations]
+    assert len({key("m", "", each) for each in requests}) == len(requests)
+    sizes = [most_cost([each], None).tokens for each in requests]
+    assert sizes[0] < min(sizes[1:]) and sizes[4] > sizes[2] < sizes[3] and sizes[5] > sizes[2]
 
 
 def test_a_key_is_made_of_all_that_changes_a_response():

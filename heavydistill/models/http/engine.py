@@ -56,6 +56,7 @@ from heavydistill.models.request import (
     Response,
     forget,
     plain_question,
+    texts_of,
 )
 from heavydistill.schema import Failure
 from heavydistill.store.journal import prompt_id
@@ -235,7 +236,7 @@ class OpenAIEngine:
     @asynccontextmanager
     async def _after_first(self, request: Request) -> AsyncIterator[None]:
         """Let the first request of a long prompt go ahead, until its response begins."""
-        if sum(len(turn["content"].encode()) for turn in request.messages) < _CACHED_BYTES:
+        if sum(len(text.encode()) for text in texts_of(request.messages)) < _CACHED_BYTES:
             yield
             return
         prompt = prompt_id(request.messages)

@@ -11,9 +11,13 @@ Not covered: tensor parallelism, quantization, images. For throughput, serve wit
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +38,7 @@ from heavydistill.models.local.adapter import (
     merge_adapter,
 )
 from heavydistill.models.local.architecture import load_model
-from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
+from heavydistill.models.request import INTERRUPTED, Keep, Message, Request, Response, forget
 from heavydistill.models.thinking import decoded, split_reasoning
 
 if TYPE_CHECKING:
@@ -86,7 +90,7 @@ class LocalEngine:
         prompts = [
             list(
                 self.tokenizer.apply_chat_template(
-                    request.messages, add_generation_prompt=True, return_dict=False
+                    _for_template(request.messages), add_generation_prompt=True, return_dict=False
                 )
             )
             for request in requests
@@ -264,6 +268,15 @@ def load_tokenizer(model: str) -> Any:
     if tokenizer.chat_template is None:
         raise _lacks_template(model)
     return tokenizer
+
+
+def _for_template(messages: list[Message]) -> list[Message]:
+    """The messages with the arguments of tool calls as objects, as chat templates expect them."""
+    read = copy.deepcopy(messages)
+    for call in chain.from_iterable(message.get("tool_calls", ()) for message in read):
+        with contextlib.suppress(ValueError):  # a model wrote them
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return read
 
 
 def require_template(model: str) -> None:

@@ -184,6 +184,25 @@ def test_prompt_tokens_are_those_of_the_chat_template(engine):
         assert response.prompt_tokens == len(engine.tokenizer(text)["input_ids"])
 
 
+def test_a_chat_template_reads_the_arguments_of_a_call_as_an_object(engine, monkeypatch):
+    template = (
+        "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}"
+        "{% for name in c.function.arguments %}({{ name }}){% endfor %}{% endfor %}{% endfor %}"
+    )
+    monkeypatch.setattr(engine.tokenizer, "chat_template", template)
+    calls = [
+        {"id": id, "type": "function", "function": {"name": "python", "arguments": arguments}}
+        for id, arguments in (("1", '{"code": "20+22"}'), ("2", "?"))
+    ]
+    asked = request()
+    asked.messages.append({"role": "assistant", "content": "", "tool_calls": calls})
+    asked.messages.append({"role": "tool", "content": "42", "tool_call_id": "1"})
+    (response,) = engine.generate([asked])
+    text = f"user:{PROMPTS[0]}assistant:(code)(?)tool:42"
+    assert response.prompt_tokens == len(engine.tokenizer(text)["input_ids"])
+    assert calls[0]["function"]["arguments"] == '{"code": "20+22"}'
+
+
 def test_a_temperature_of_zero_or_near_it_is_greedy_whatever_the_seed(engine):
     likeliest, _ = first_tokens(engine, PROMPTS[0])[0]
     assert texts(engine, [request(0, temperature=0.0, max_tokens=1)]) == [likeliest]
