@@ -14,7 +14,7 @@ from typing import Any
 
 from heavydistill.config.files import text_in
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
-from heavydistill.config.run import RunConfig, SamplingName, load_config
+from heavydistill.config.run import RunConfig, SamplingName
 from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import ANSWER_SLOT, judge_prompt
@@ -126,13 +126,18 @@ class ResolvedRun:
 
 
 def resolve(
-    config: RunConfig, contact: Contact | None = None, stage: str = "deliberate"
+    config: RunConfig,
+    contact: Contact | None = None,
+    stage: str = "deliberate",
+    context: int | None = None,
 ) -> ResolvedRun:
     """Complete a configuration with facts from profiles, capability files and servers.
 
     Args:
         contact: Asks the servers which models they serve and how large their contexts are; None
             sends no request.
+        context: Context in tokens that an earlier run with the same models used, which this run
+            continues; it is used unless a smaller one is known.
 
     Raises:
         TeacherError: A model is unknown, cannot run here, or its server hides the thinking; or as
@@ -151,8 +156,7 @@ def resolve(
     if response and budget:
         longest = max(response + budget, config.think.sampling.max_tokens or 0)
         needed = longest + TEMPLATE_TOKENS
-    saved = _saved_context(config)
-    endpoint, contexts = _reach(endpoint, roles, contact, needed, config.sampling, saved)
+    endpoint, contexts = _reach(endpoint, roles, contact, needed, config.sampling, context)
     thinker, deliberator = (profile_at(name, endpoint, config.sampling) for name in roles)
     if deliberator.tokenizer == SERVER:
         endpoint = endpoint.model_copy(update={"tokenizer": SERVER})
@@ -268,17 +272,6 @@ def to_serve(config: RunConfig) -> ProfileFile:
             "with one, or start a server yourself and name it with --endpoint.",
         )
     return file
-
-
-def _saved_context(config: RunConfig) -> int | None:
-    """The context that the run in the folder used with the same models; None if there is none."""
-    if not config.out:
-        return None
-    try:
-        saved = load_config(Path(config.out) / "config.yaml")
-    except ConfigError:  # there is no run, or a run of another version
-        return None
-    return saved.endpoint.context if saved.roles == config.roles else None
 
 
 def _judge(

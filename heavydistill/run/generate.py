@@ -49,7 +49,7 @@ from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, re
 from heavydistill.models.vllm.server import OnStart
 from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
-from heavydistill.run.result import earlier, write
+from heavydistill.run.result import context_before, earlier, write
 from heavydistill.run.shards import ProcessPool, ShardPool, run_shards, shards_of, with_server
 from heavydistill.run.status import STATUS, OnStatus, StatusWriter
 from heavydistill.schema import OK, Problem
@@ -143,7 +143,8 @@ def check(
     if asks:
         require_writable(folder)
     segment.require(journal, writes=asks)
-    run = with_tokenizer(resolve(config, contact))
+    context = context_before(config, folder)
+    run = with_tokenizer(resolve(config, contact, context=context))
     config = run.config
     for model in run.models:
         if asks and model.is_local:  # before the model is loaded

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config.run import RunConfig
 from heavydistill.models.ledger import account_held, account_of, alone
 from heavydistill.models.profiles import LOCAL_BATCH as LOCAL_BATCH
 from heavydistill.models.profiles import Pace as Pace
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
-from heavydistill.models.resolve import ResolvedRun, resolve
+from heavydistill.models.resolve import ResolvedRun
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.pipeline import HeavyPipeline, OnBatch
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadPools, LoadProblems, Verify
@@ -134,7 +133,7 @@ def paying(run: ResolvedRun) -> Iterator[None]:
 
 
 def build_heavy_pipeline(
-    run: RunConfig | ResolvedRun,
+    run: ResolvedRun,
     on_batch: OnBatch | None = None,
     replay: bool = False,
     known_unfit: list[int] | None = None,
@@ -144,17 +143,13 @@ def build_heavy_pipeline(
     """Return the pipeline of a run, ready for ``run()``.
 
     Args:
-        run: A resolved run, or a configuration, which is resolved without a request.
+        run: The run.
         on_batch: Called with (step name, rows) for each batch that leaves a step.
         replay: Whether to read every response from ``config.journal``, without a request.
         known_unfit: See ``LoadProblems``.
         part: (number of a shard, number of all shards).
         holder: Name of the shard in the account; see ``llm_of``.
-
-    Raises:
-        UserError: A model is unknown, or its context is too small.
     """
-    run = resolve(run) if isinstance(run, RunConfig) else run
     config = run.config
     deliberate = pace_of(run, deliberate_stage(1))
     think = deliberate if config.pools else pace_of(run, THINK)

@@ -163,6 +163,15 @@ class Earlier:
         return keys <= _MAY_CHANGE if self.changed else bool(self.lacks)
 
 
+def context_before(config: RunConfig, folder: Path) -> int | None:
+    """The context that the run in a folder used with the same models; None if there is none."""
+    try:
+        saved = load_config(folder / "config.yaml")
+    except ConfigError:  # there is no run, or a run of another version
+        return None
+    return saved.endpoint.context if saved.roles == config.roles else None
+
+
 def earlier(config: RunConfig, folder: Path) -> Earlier | None:
     """Compare the run in a folder with a new configuration; None if there is no readable run."""
     try:

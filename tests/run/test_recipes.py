@@ -238,7 +238,7 @@ def test_a_saved_pipeline_runs_from_the_command_line_of_distilabel(tmp_path):
             "deliberate.d": d,
             "journal": str(tmp_path / "journal"),
         }
-        pipeline = build_heavy_pipeline(load_config(None, keys))
+        pipeline = build_heavy_pipeline(resolve(load_config(None, keys)))
         pipeline.save(tmp_path / "pipeline.yaml", format="yaml")
         pipeline.discard()
         program = str(Path(sys.executable).parent / "distilabel")
@@ -249,7 +249,7 @@ def test_a_saved_pipeline_runs_from_the_command_line_of_distilabel(tmp_path):
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
     traces = {trace.problem.id: trace for trace in (from_row(Trace, row) for row in rows)}
     # Our own pipeline makes the same of the same responses.
-    replayed = build_heavy_pipeline(load_config(None, keys), replay=True)
+    replayed = build_heavy_pipeline(resolve(load_config(None, keys)), replay=True)
     expected = [from_row(Trace, row) for row in replayed.run()["default"]["train"]]
     replayed.discard()
     assert len(rows) == count == len(expected)
