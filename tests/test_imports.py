@@ -24,6 +24,7 @@ EXTENDING = {
         "train.grpo.held_out",
         "train.grpo.joint",
         "train.grpo.passk",
+        "train.grpo.resolve",
         "train.grpo.trainer",
         "train.grpo.train",
         "train.grpo.vllm",

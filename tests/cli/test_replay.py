@@ -10,7 +10,7 @@ import yaml
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.data import run_of
+from heavydistill.train.grpo.resolve import run_of
 from heavydistill.verifiers import registry
 
 FIXED = Path(__file__).parents[1] / "fixed_points"

@@ -174,7 +174,7 @@ def test_grpo_trains_the_text_tower_of_the_merged_model(made, tmp_path):
         grpo_arguments(made.sets, tmp_path / "out", model_name_or_path=made.merged, **keys, **LORA)
     )
     assert plan.record.base.architecture == made.family.architecture
-    with VerdictPool(plan.prompts.verify) as pool:
+    with VerdictPool(plan.settings.verify) as pool:
         trainer = new_trainer(plan, pool)
         # Some reward; the responses of random weights have none.
         trainer.reward_funcs = [

@@ -15,39 +15,32 @@ The first two reasons need at least two judged responses: deliberations on the c
 deliberator, attempts of the set ``trajectories`` for a thinker, and both for an episode. Problems
 with fewer judged responses are kept (a refilter drops attempts), and so are all problems of a run.
 
-Wording, K and cache settings come from the given run, or from the runs behind the sets; a given run
-also supplies the problems and ``verify``. For held-out prompts see ``held_out``.
+How they are asked is resolved before (``resolve``). For held-out prompts see ``held_out``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.config.models import SamplingChoice
-from heavydistill.config.run import RunConfig, Verifying, load_config, refuse_code_of_saved
-from heavydistill.config.yaml import parse
+from heavydistill.config.run import RunConfig, Verifying
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.heavy.prompts import asked_of_thinker
-from heavydistill.models.registry import profile_file
-from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.loading import load_fit
-from heavydistill.schema import from_row
-from heavydistill.store.sets.folder import Manifest, read_rows
+from heavydistill.schema import Problem, from_row
+from heavydistill.store.sets.folder import read_rows
 from heavydistill.store.sets.set_rows import USED, ProblemRow
-from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate
 from heavydistill.train.grpo.config import GrpoConfig
-from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, Episodes, problem_of, problem_row
+from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of, problem_row
 from heavydistill.train.grpo.options import ASK, DELIBERATOR, JOINT, LEAVE_OUT
+from heavydistill.train.grpo.resolve import RolloutSettings, context_of
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
@@ -56,7 +49,6 @@ if TYPE_CHECKING:
 NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
 UNMEASURED, UNFIT, TOO_LONG = "unmeasured", "unfit", "too_long"
 _OF_CACHE = ("prompt", *PROBLEM_COLUMNS, "cache", "stratum", "right", "width", "success")
-_OF_SETS = ("domain", "language", "think", "cache", "deliberate")
 _ROUNDING = 1e-9
 _FEWEST_JUDGED = 2  # the same minimum as for a cache
 _Row = dict[str, Any]
@@ -75,12 +67,6 @@ class Prompts:
     """Number of tokens of each prompt in ``train``, including template and generation prompt."""
     left_out: dict[str, int]
     """Number of prompts left out, by reason."""
-    run: RunConfig | None
-    """Configuration that defines the prompts of problems; None if the prompts are caches."""
-    episodes: Episodes | None
-    """Generates the episodes of mode ``joint``; None in other modes."""
-    verify: Verifying
-    """Settings of the verifiers."""
 
     @property
     def longest(self) -> int:
@@ -108,7 +94,7 @@ def find_sets(config: GrpoConfig) -> SetsFolder | None:
 
 
 def read_prompts(
-    arguments: TrainArguments[GrpoConfig], base: BaseCheckpoint, sets: SetsFolder | None
+    config: GrpoConfig, base: BaseCheckpoint, sets: SetsFolder | None, settings: RolloutSettings
 ) -> Prompts:
     """Read the prompts and select those to train on.
 
@@ -117,48 +103,26 @@ def read_prompts(
             the model; or a verifier is not available.
         BudgetError: The problem alone exceeds the token budget of a cache.
     """
-    config = arguments.config
     left_out: Counter[str] = Counter()
-    run = episodes = None
-    verify, response = config.verifying, int(config.max_completion_length)
-    if config.mode == DELIBERATOR and sets:
+    if settings.run:
+        rows = _problems(settings.run, sets, left_out)
+    else:
+        assert sets, "a deliberator learns from sets"
         rows = list(read_rows(sets.folder, "rl", "train"))
         if config.unmeasured == ASK:
             rows += _unmeasured(sets)
-    else:
-        run = run_of(arguments, sets.manifest if sets else None)
-        if config.mode == JOINT:
-            reader, context = ReaderTokenizer(base.path), context_of(config, base)
-            episodes = Episodes(run, base.chat, reader, context, config.deliberations, response)
-            response = episodes.most_tokens["thinker"]
-        if sets:
-            problems: list[Any] = [
-                from_row(ProblemRow, row)
-                for row in read_rows(sets.folder, "problems")
-                if row["label"] == USED and row["split"] == "train"
-            ]
-        else:
-            verify = run.verify
-            loaded = load_fit(run.problems, verify)
-            left_out += Counter({UNFIT: len(loaded.unfit)})
-            problems = loaded.problems
-        rows = []
-        for problem in problems:
-            domain = problem.domain or run.domain or "general"
-            asked = problem_row(problem, asked_of_thinker(problem, run))
-            rows.append({**asked, "domain": domain})
-        if sets:
+    check_verifiers(rows, settings.verify, config.dataset_name or config.run)
+    if sets:
+        if settings.run:
             success = _successes(sets, str(config.mode))
             rows = [{**row, "success": success.get(row["problem"])} for row in rows]
-    check_verifiers(rows, verify, config.dataset_name or config.run)
-    if sets:
         rows = _teaching(rows, config.max_accuracy, left_out)
         if not rows:
-            raise _nothing_left(config, str(arguments.model.model_name_or_path), left_out)
-    rows, lengths = with_room(config, base, rows, response, left_out)
-    if episodes:
-        for row in rows:
-            episodes.empty_cache(problem_of(row))  # raises if the problem alone exceeds the budget
+            raise _nothing_left(config, base.name, left_out)
+    rows, lengths = with_room(config, base, rows, settings.response_tokens, left_out)
+    if settings.episodes:
+        for row in rows:  # raises if the problem alone exceeds the budget
+            settings.episodes.empty_cache(problem_of(row))
     names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
     if config.claims_share and sets:
         _check_attempts(rows, sets, config)
@@ -172,7 +136,29 @@ def read_prompts(
     from datasets import Dataset
 
     train = Dataset.from_list([{name: row[name] for name in names} for row in rows])
-    return Prompts(train, lengths, dict(sorted(left_out.items())), run, episodes, verify)
+    return Prompts(train, lengths, dict(sorted(left_out.items())))
+
+
+def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -> list[_Row]:
+    """Return the problems of the sets, or else of the run, with a thinker's prompts."""
+    problems: Iterable[Problem | ProblemRow]
+    if sets:
+        problems = (
+            from_row(ProblemRow, row)
+            for row in read_rows(sets.folder, "problems")
+            if row["label"] == USED and row["split"] == "train"
+        )
+    else:
+        loaded = load_fit(run.problems, run.verify)
+        left_out += Counter({UNFIT: len(loaded.unfit)})
+        problems = loaded.problems
+    return [
+        {
+            **problem_row(problem, asked_of_thinker(problem, run)),
+            "domain": problem.domain or run.domain or "general",
+        }
+        for problem in problems
+    ]
 
 
 def _check_attempts(rows: Iterable[_Row], sets: SetsFolder, config: GrpoConfig) -> None:
@@ -265,91 +251,6 @@ def _nothing_left(config: GrpoConfig, model: str, left_out: Counter[str]) -> Con
         else "Build sets from harder or easier problems or from the model's own run; or use all "
         "problems of a run: give --run, its configuration file, in place of --dataset_name.",
     )
-
-
-def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
-    """Return the configuration that defines the prompts: the given run, or the one behind the sets.
-
-    Raises:
-        ConfigError: The file is not a run's configuration, sets a key that has no effect, or has
-            a K that does not fit the batch; or the runs behind the sets have different settings.
-    """
-    config = arguments.config
-    if config.run:
-        run = load_config(Path(config.run))
-        fix = "copy the file out of the folder of the run, and give the copy"
-        refuse_code_of_saved(Path(config.run), run, fix)
-    else:
-        run = _run_behind(manifest)
-    _refuse_unused(run, config)
-    if config.mode == JOINT:
-        config.check_episodes(run.think.k)
-    if run.domain is None:
-        profile = profile_file(str(arguments.model.model_name_or_path))
-        run = run.model_copy(update={"domain": profile.domain if profile else "general"})
-    return run
-
-
-def _run_behind(manifest: Manifest | None) -> RunConfig:
-    """Return the configuration shared by the runs behind the sets, without teacher settings."""
-    runs = manifest.runs if manifest else []
-    ways = [_way(run.config) for run in runs if run.config]
-    fix = "Give --run, the configuration file of a run, in place of --dataset_name."
-    if not ways:
-        raise ConfigError("The sets do not record how their problems were asked", fix)
-    if any(way != ways[0] for way in ways):
-        names = ", ".join(run.name for run in runs)
-        raise ConfigError(
-            f"The runs behind the sets, {names}, have different prompts or settings", fix
-        )
-    return parse(RunConfig, ways[0], "The run behind the sets: ", fix)
-
-
-def _way(config: dict[str, Any]) -> dict[str, Any]:
-    way = {name: config[name] for name in _OF_SETS if config.get(name) is not None}
-    for stage in ("think", "deliberate"):
-        way[stage] = {key: v for key, v in way.get(stage, {}).items() if key != "sampling"}
-    way["cache"] = {key: v for key, v in way.get("cache", {}).items() if key != "budget_tokens"}
-    return way
-
-
-def wording_of(manifest: Manifest | None) -> RunConfig | None:
-    """Return the configuration with the wording of the runs behind sets; None if they differ."""
-    with contextlib.suppress(ConfigError):
-        return _run_behind(manifest)
-    return None
-
-
-def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
-    """Raise an error if the run sets keys that have no effect in a training."""
-    if run.pools:
-        raise ConfigError(
-            f"{config.run}: pools has no effect, because the trained model makes the attempts",
-            "Leave pools out, and set problems.",
-        )
-    most, is_joint = config.max_completion_length, config.mode == JOINT
-    stages = [("think", run.think.sampling)]
-    if is_joint:
-        stages.append(("deliberate", run.deliberate.sampling))
-    for name, sampling in stages:
-        if sampling.model_copy(update={"max_tokens": None}) != SamplingChoice():
-            raise ConfigError(
-                f"{config.run}: a training uses only max_tokens of {name}.sampling",
-                "Leave out its other keys; give the training its own --temperature.",
-            )
-        # In an episode, each role may set a lower limit.
-        tokens = sampling.max_tokens or most
-        if tokens > most or (tokens < most and not is_joint):
-            raise ConfigError(
-                f"{name}.sampling.max_tokens is {tokens}, but max_completion_length is {most}",
-                f"Give --max_completion_length {tokens}, or the same max_tokens.",
-            )
-
-
-def context_of(config: GrpoConfig, base: BaseCheckpoint) -> int:
-    """Return the maximum number of tokens of a prompt and a response together."""
-    server = config.vllm_max_model_length if config.use_vllm else None
-    return min(base.context, server or base.context)
 
 
 def with_room(

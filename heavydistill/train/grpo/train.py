@@ -21,17 +21,11 @@ from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
 from heavydistill.train.grpo.config import GrpoConfig
-from heavydistill.train.grpo.data import (
-    Prompts,
-    check_verifiers,
-    context_of,
-    find_sets,
-    read_prompts,
-    wording_of,
-)
+from heavydistill.train.grpo.data import Prompts, check_verifiers, find_sets, read_prompts
 from heavydistill.train.grpo.held_out import GARBLED, HeldOut, held_out
 from heavydistill.train.grpo.judge import RolloutJudge, judge_of, opened, rules_of
 from heavydistill.train.grpo.options import DELIBERATOR, JOINT, THINKER
+from heavydistill.train.grpo.resolve import RolloutSettings, context_of, resolve, wording_of
 from heavydistill.train.grpo.reward import JUDGE_METRICS, METRICS, UNDECIDED, VerdictReward
 from heavydistill.train.loop import (
     TrainingPlan,
@@ -76,6 +70,7 @@ class GrpoPlan(TrainingPlan):
     """A GRPO training with its prompts, and held-out prompts if it is evaluated."""
 
     arguments: TrainArguments[GrpoConfig]
+    settings: RolloutSettings
     prompts: Prompts
     held_out: HeldOut | None
     judge: ResolvedRun | None = None
@@ -105,9 +100,10 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
         )
     sets = find_sets(config)
     base = load_base(arguments, [sets] if sets else [])
-    prompts = read_prompts(arguments, base, sets)
-    measured_on = _held_out(config, base, sets, prompts)
-    judge = judge_of(config, prompts.run)
+    settings = resolve(arguments, base, sets)
+    prompts = read_prompts(config, base, sets, settings)
+    measured_on = _held_out(config, base, sets, settings, prompts)
+    judge = judge_of(config, settings.run)
     if not judge:
         roles = measured_on.roles.values() if measured_on else ()
         kinds = {*prompts.train["verifier"], *(row["verifier"] for rows in roles for row in rows)}
@@ -131,22 +127,22 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
         rl=RlUsed(
             mode=config.mode,
             objective=config.objective,
-            rows_of_episode=prompts.episodes.size if prompts.episodes else 1,
+            rows_of_episode=settings.episodes.size if settings.episodes else 1,
             longest_prompt=prompts.longest,
             response_tokens=config.max_completion_length,
             left_out=prompts.left_out,
             problems_sha256=prompts.problems_sha256,
             judge=rules_of(judge).name if judge else None,
-            run=portable_config(prompts.run) if prompts.run else None,
+            run=portable_config(settings.run) if settings.run else None,
         ),
     )
-    return GrpoPlan(arguments, base, record, start, prompts, measured_on, judge)
+    return GrpoPlan(arguments, base, record, start, settings, prompts, measured_on, judge)
 
 
 def train(plan: GrpoPlan) -> TrainingRecord:
     """Train, and write the model and its record into the output folder (``loop``)."""
     seconds = plan.arguments.config.judge_timeout_s
-    with VerdictPool(plan.prompts.verify) as pool, opened(plan.judge, seconds) as judge:
+    with VerdictPool(plan.settings.verify) as pool, opened(plan.judge, seconds) as judge:
 
         def measured(trainer: Trainer, first: int) -> dict[str, Any]:
             return {**_measured(trainer, first), "judging": judge and judge.judging}
@@ -163,7 +159,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool, judge: RolloutJudge | None = 
     from heavydistill.train.grpo.passk import ThinkerTrainer
     from heavydistill.train.grpo.trainer import RlTrainer
 
-    config, base, prompts = plan.arguments.config, plan.base, plan.prompts
+    config, base, episodes = plan.arguments.config, plan.base, plan.settings.episodes
     size = plan.record.rl.rows_of_episode if plan.record.rl else 1
     reward = VerdictReward(
         pool,
@@ -176,7 +172,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool, judge: RolloutJudge | None = 
     roles = plan.held_out.roles if plan.held_out else {}
     options: dict[str, Any] = {
         "reward_funcs": [reward],
-        "train_dataset": prompts.train,
+        "train_dataset": plan.prompts.train,
         "eval_dataset": {role: Dataset.from_list(rows) for role, rows in roles.items() if rows}
         or None,
         "judge": reward.judge,
@@ -184,9 +180,9 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool, judge: RolloutJudge | None = 
     }
     options["callbacks"].append(WatchGuards(config, config.held_out_metric))
     trainer: RlTrainer
-    if prompts.episodes:
-        options["most_tokens"] = prompts.episodes.most_tokens
-        trainer = JointTrainer(episodes=prompts.episodes, verdicts=pool, **options)
+    if episodes:
+        options["most_tokens"] = episodes.most_tokens
+        trainer = JointTrainer(episodes=episodes, verdicts=pool, **options)
     elif config.mode == THINKER:
         trainer = ThinkerTrainer(pass_at_k=config.pass_at_k, **options)
     else:
@@ -197,7 +193,11 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool, judge: RolloutJudge | None = 
 
 
 def _held_out(
-    config: GrpoConfig, base: BaseCheckpoint, sets: SetsFolder | None, prompts: Prompts
+    config: GrpoConfig,
+    base: BaseCheckpoint,
+    sets: SetsFolder | None,
+    settings: RolloutSettings,
+    prompts: Prompts,
 ) -> HeldOut | None:
     if not config.looks_at_held_out:
         return None
@@ -207,10 +207,10 @@ def _held_out(
             "Give --held_out_from, a folder of sets, or --eval_strategy no.",
         )
     folder = Path(config.held_out_from or str(sets and sets.folder))
-    wording = prompts.run or wording_of(sets.manifest if sets else None)
+    wording = settings.run or wording_of(sets.manifest if sets else None)
     most = dict.fromkeys((DELIBERATOR, THINKER), int(config.max_completion_length or 0))
-    if prompts.episodes:
-        most = prompts.episodes.most_tokens
+    if settings.episodes:
+        most = settings.episodes.most_tokens
     room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
     room[GARBLED] = room[DELIBERATOR]
     found = held_out(
@@ -221,7 +221,7 @@ def _held_out(
         lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role],
         None if config.mode == THINKER else ReaderTokenizer(base.path),
     )
-    check_verifiers([row for rows in found.roles.values() for row in rows], prompts.verify, folder)
+    check_verifiers([row for rows in found.roles.values() for row in rows], settings.verify, folder)
     role = THINKER if config.mode == THINKER else DELIBERATOR
     if not found.roles[role]:
         what = "problem" if role == THINKER else "cache"
@@ -238,8 +238,8 @@ def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
     record, prompts, config = plan.record, plan.prompts, plan.arguments.config
     group = config.num_generations
     episodes = ""
-    if prompts.episodes:
-        episodes = f", {group // prompts.episodes.size} episodes,"
+    if plan.settings.episodes:
+        episodes = f", {group // plan.settings.episodes.size} episodes,"
     left = ", ".join(f"{count:,} {reason}" for reason, count in prompts.left_out.items())
     unmeasured = sum("success" in row and row["success"] is None for row in prompts.train)
     source = record.sets[0].name if record.sets else str(config.run)

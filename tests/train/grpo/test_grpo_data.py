@@ -22,6 +22,7 @@ from heavydistill.train.grpo.data import (
     read_prompts,
     with_room,
 )
+from heavydistill.train.grpo.resolve import RolloutSettings, resolve
 
 
 def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
@@ -33,8 +34,14 @@ def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
 
 def found(sets: Path | None, out: Path, **keys: Any) -> Prompts:
     """The prompts of the arguments, for the micro student, whoever the sets are for."""
+    return resolved(sets, out, **keys)[1]
+
+
+def resolved(sets: Path | None, out: Path, **keys: Any) -> tuple[RolloutSettings, Prompts]:
     arguments = grpo_arguments(sets, out, **{"steps_per_generation": 1, **keys})
-    return read_prompts(arguments, load_base(arguments, []), find_sets(arguments.config))
+    config, base = arguments.config, load_base(arguments, [])
+    settings = resolve(arguments, base, folder := find_sets(config))
+    return settings, read_prompts(config, base, folder, settings)
 
 
 def refused(sets: Path | None, out: Path, **keys: Any) -> str:
@@ -172,7 +179,7 @@ def run_file(folder: Path, **keys: Any) -> Path:
 
 def test_a_thinker_is_asked_the_problems_of_a_run_in_its_wording(tmp_path):
     prompts = found(None, tmp_path, mode="thinker", run=run_file(tmp_path))
-    assert len(prompts.train) == 12 and prompts.run is not None
+    assert len(prompts.train) == 12
     wording = load("thinker", "brief", "en").closing
     for row in prompts.train:
         assert row["prompt"][0]["content"] == f"{row['text']}\n\n{wording}"
@@ -181,8 +188,8 @@ def test_a_thinker_is_asked_the_problems_of_a_run_in_its_wording(tmp_path):
 
 def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_path):
     run = run_file(tmp_path, domain=None)
-    prompts = found(None, tmp_path, mode="thinker", run=run)
-    assert prompts.run is not None and prompts.run.domain == "brief"
+    settings, _ = resolved(None, tmp_path, mode="thinker", run=run)
+    assert settings.run is not None and settings.run.domain == "brief"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +215,7 @@ def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path):
     assert "K + D = 5" in message
     assert "multiples of 5, such as --num_generations 10" in message
     keys = {"num_generations": 10, "per_device_train_batch_size": 5, "steps_per_generation": 2}
-    assert found(None, tmp_path, mode="joint", run=run, **keys).run
+    assert resolved(None, tmp_path, mode="joint", run=run, **keys)[0].episodes
     message = refused(None, tmp_path, mode="joint", run=run, deliberations=3, **keys)
     assert "K + D = 7" in message
 
@@ -240,10 +247,10 @@ def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:
 def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path):
     way = {"domain": "brief", "language": "en", "think": {"k": 6, "sampling": {"top_p": 0.95}}}
     sets = write_sets(tmp_path / "sets", runs=of_runs({**way, "teacher": "a"}, way))
-    prompts = found(sets, tmp_path, mode="thinker")
+    settings, prompts = resolved(sets, tmp_path, mode="thinker")
     assert prompts.train["problem"] == ["p_0"]
-    assert prompts.run is not None and prompts.run.think.k == 6
-    assert prompts.run.think.sampling.top_p is None
+    assert settings.run is not None and settings.run.think.k == 6
+    assert settings.run.think.sampling.top_p is None
 
 
 @pytest.mark.parametrize(
