@@ -8,6 +8,9 @@ always be concatenated. ``SCHEMA_VERSION`` must be increased with every change o
 Unknown counts are -1 and missing texts are ""; only fields whose description says so may be null.
 Ids are content hashes with a prefix: ``t_`` trajectory, ``c_`` cache, ``d_`` deliberation.
 
+A conversation of several turns is stored as JSON text, because nested columns would enlarge the
+rows without any (measured: by 6 to 9 % instead of 1 %).
+
 Not covered: files (``store.traces``).
 """
 
@@ -19,11 +22,13 @@ import hashlib
 import json
 import types
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pydantic import TypeAdapter
 
 SCHEMA_VERSION = "6"
 READABLE_VERSIONS = ("4", "5", SCHEMA_VERSION)
@@ -32,6 +37,7 @@ READABLE_VERSIONS = ("4", "5", SCHEMA_VERSION)
 # Values of ``Trace.status``; for a failed row, the step and the error follow the prefix.
 OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
 
+Role = Literal["system", "user", "assistant", "tool"]
 Label = Literal["correct", "incorrect", "undecided"]
 FinishReason = Literal["stop", "length", "error"]
 # Why a request has no response: the model or its provider refused it (``refused``, ``filtered``),
@@ -75,6 +81,45 @@ _Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call of a tool by a model."""
+
+    id: str  # id that the turn with its result names
+    name: str  # name of the tool
+    arguments: str  # arguments, as the JSON text that the model wrote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One message of a conversation; the result of a tool is a turn of its own."""
+
+    role: Role  # who wrote it
+    text: str  # text; of a tool, its result
+    thinking: str = ""  # thinking before the text, if a model wrote the turn
+    calls: list[ToolCall] = field(default_factory=list)  # calls after the text
+    result_of: str = ""  # id of the call whose result the text is; set if the role is ``tool``
+    seconds: float = 0.0  # seconds that the model or the tool took
+    error: str | None = None  # why the model or the tool failed; null if it did not
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """This turn as a message in OpenAI's format."""
+        message: dict[str, Any] = {"role": self.role, "content": self.text}
+        if self.thinking:
+            message["reasoning_content"] = self.thinking
+        if self.calls:
+            message["tool_calls"] = [
+                {
+                    "id": c.id,
+                    "type": "function",
+                    "function": {"name": c.name, "arguments": c.arguments},
+                }
+                for c in self.calls
+            ]
+        return message | ({"tool_call_id": self.result_of} if self.role == "tool" else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A question with a reference answer and the name of its verifier."""
 
@@ -87,6 +132,22 @@ class Problem:
     """Domain of the prompt wording: ``general``, ``stem``, ``code`` or ``brief``; if empty,
     the run's configuration decides. A row without a domain gets its verifier's."""
     source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
+    history_json: str = ""
+    """Turns before ``text``, which is then the last turn of a conversation, as a JSON list; empty
+    if there are none."""
+
+    @property
+    def history(self) -> list[Turn]:
+        """The turns of the conversation before ``text``."""
+        return _turns(self.history_json)
+
+    @property
+    def transcript(self) -> str:
+        """The text; after a history, all texts of the conversation with their roles."""
+        if not (history := self.history):
+            return self.text
+        turns = [*history, Turn(role="user", text=self.text)]
+        return "\n\n".join(f"[{turn.role}]\n{turn.text}" for turn in turns)
 
     @property
     def origin(self) -> str:
@@ -158,6 +219,30 @@ class Generation:
     unknown_finish_reason: str = ""
     """The server's finish reason, if it is not known: a text with a final answer then counts as
     ``stop``. Empty otherwise."""
+    turns_json: str = ""
+    """All turns as a JSON list, if there are several; ``reasoning`` and ``answer_text`` then hold
+    the model's words in them. Empty if these are the only turn."""
+
+    def __post_init__(self) -> None:
+        if turns := _turns(self.turns_json):
+            own = [turn for turn in turns if turn.role == "assistant"]
+            words = [text for turn in own for text in (turn.thinking, turn.text)]
+            is_answered = turns[-1].role == "assistant" and not turns[-1].calls
+            answer_text = words.pop() if is_answered else ""
+            object.__setattr__(self, "answer_text", answer_text)
+            object.__setattr__(self, "reasoning", "\n\n".join(filter(None, words)))
+
+    @property
+    def turns(self) -> list[Turn]:
+        """All turns, at least one."""
+        only = Turn(
+            role="assistant",
+            text=self.answer_text,
+            thinking=self.reasoning,
+            seconds=self.latency_s,
+            error=self.error,
+        )
+        return _turns(self.turns_json) or [only]
 
     @property
     def unusable_because(self) -> LeftOutReason | None:
@@ -269,6 +354,26 @@ def content_id(prefix: str, *parts: object) -> str:
     """Id of the form ``prefix_`` and 16 hex digits of the SHA-256 of the parts as JSON."""
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     return f"{prefix}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def turns_as_json(turns: Sequence[Turn]) -> str:
+    """Return turns as they are stored in a row; empty if there are none."""
+    return json.dumps(list(map(to_row, turns)), ensure_ascii=False) if turns else ""
+
+
+def _turns(stored: str) -> list[Turn]:
+    """Read turns from a row; empty if the text holds none."""
+    try:
+        return _stored_turns().validate_json(stored, strict=True) if stored else []
+    except ValueError:
+        return []
+
+
+@functools.cache
+def _stored_turns() -> TypeAdapter[list[Turn]]:
+    from pydantic import TypeAdapter  # slow to import, and few rows need it
+
+    return TypeAdapter(list[Turn])
 
 
 def to_row(value: Any) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import re
 from typing import Any, get_args
@@ -10,12 +11,15 @@ from heavydistill.schema import (
     SCHEMA_VERSION,
     Label,
     Problem,
+    ToolCall,
     Trace,
+    Turn,
     Verdict,
     arrow_schema,
     content_id,
     from_row,
     to_row,
+    turns_as_json,
 )
 
 
@@ -29,7 +33,7 @@ def struct(columns: str, **rows: Any) -> dict[str, Any]:
 GENERATION = (
     "id index:int64 model seed:int64 reasoning answer_text finish_reason error verdict:verdict "
     "prompt_tokens:int64 completion_tokens:int64 latency_s:double request_id failure "
-    "cached_tokens:int64 served_model host system_fingerprint unknown_finish_reason"
+    "cached_tokens:int64 served_model host system_fingerprint unknown_finish_reason turns_json"
 )
 VERDICT = struct("label reason extracted verifier score:double evidence")
 CACHE = struct(
@@ -41,7 +45,7 @@ CACHE = struct(
 VERSION_6 = struct(
     "problem:problem pool:pool caches:caches deliberations:deliberations stratum outcome status "
     "thinker_prompt_version schema_version",
-    problem=struct("id text reference verifier verifier_args domain source"),
+    problem=struct("id text reference verifier verifier_args domain source history_json"),
     pool=[struct(GENERATION, verdict=VERDICT)],
     caches=[CACHE],
     deliberations=[
@@ -69,6 +73,76 @@ def test_the_arrow_schema_of_this_version_is_fixed():
     assert SCHEMA_VERSION == "6"
     # As JSON, because the order of the columns counts too.
     assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_6, indent=1)
+
+
+def test_a_generation_without_stored_turns_is_one_turn():
+    plain = trajectory(reasoning="6+1=7", answer_text="7", latency_s=2.5)
+    only = Turn(role="assistant", text="7", thinking="6+1=7", seconds=2.5)
+    assert (plain.turns, plain.turns_json) == ([only], "")
+
+
+CALL = ToolCall(id="c1", name="python", arguments='{"code": "6+1"}')
+ASKS = Turn(role="assistant", text="I compute.", thinking="Hard.", calls=[CALL], seconds=1.5)
+RESULT = Turn(role="tool", text="7", result_of="c1", seconds=0.1)
+ANSWERS = Turn(role="assistant", text="It is 7.", thinking="So 7.")
+
+
+@pytest.mark.parametrize(
+    ("turns", "reasoning", "answer_text"),
+    [
+        ([ASKS, RESULT, ANSWERS], "Hard.\n\nI compute.\n\nSo 7.", "It is 7."),
+        ([ASKS, RESULT], "Hard.\n\nI compute.", ""),  # the last call was not answered
+        ([ASKS], "Hard.\n\nI compute.", ""),
+        ([ANSWERS, Turn(role="user", text="Sure?"), ASKS, RESULT, ANSWERS],
+         "So 7.\n\nIt is 7.\n\nHard.\n\nI compute.\n\nSo 7.", "It is 7."),
+    ],
+)  # fmt: skip
+def test_reasoning_and_answer_of_several_turns_are_the_models_words_alone(
+    turns, reasoning, answer_text
+):
+    several = trajectory(answer_text="other", turns_json=turns_as_json(turns))
+    assert (several.reasoning, several.answer_text) == (reasoning, answer_text)
+    assert several.turns == turns
+    assert from_row(type(several), to_row(several)) == several
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "",
+        "{",
+        "3",
+        "[3]",
+        '[{"text": "a"}]',
+        "[" * 10**5,
+        '[{"role": "user", "text": 3}]',
+        '[{"role": "x", "text": "a"}]',
+    ],
+)
+def test_damaged_turns_leave_the_texts(stored):
+    assert trajectory(answer_text="7", turns_json=stored).turns[0].text == "7"
+
+
+def test_turns_become_messages_in_the_format_of_openai():
+    function = {"name": "python", "arguments": '{"code": "6+1"}'}
+    assert [turn.message for turn in (ASKS, RESULT)] == [
+        {
+            "role": "assistant",
+            "content": "I compute.",
+            "reasoning_content": "Hard.",
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "content": "7", "tool_call_id": "c1"},
+    ]
+
+
+def test_a_problem_has_its_history_and_a_transcript():
+    problem = Problem(id="p", text="And 6+2?", reference="8", verifier="exact")
+    assert (problem.history, problem.transcript) == ([], "And 6+2?")
+    history = [Turn(role="user", text="6+1?"), Turn(role="assistant", text="7")]
+    asked = dataclasses.replace(problem, history_json=turns_as_json(history))
+    assert asked.history == history
+    assert asked.transcript == "[user]\n6+1?\n\n[assistant]\n7\n\n[user]\nAnd 6+2?"
 
 
 def test_types_stay_where_all_that_may_be_null_is_null():

@@ -13,7 +13,7 @@ from fields import columns, configuration, labels, training
 from heavydistill import errors
 from heavydistill.models.request import Response
 from heavydistill.run.status import Status
-from heavydistill.schema import Trace
+from heavydistill.schema import Trace, Turn
 from heavydistill.store.segment import Record
 from heavydistill.store.sets import set_rows
 from heavydistill.store.sets.folder import Manifest
@@ -77,6 +77,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "sft-keys": partial(training, "sft"),
     "grpo-keys": partial(training, "grpo"),
     "trace-columns": partial(columns, Trace),
+    "turn-columns": partial(columns, Turn),
     "training-columns": partial(columns, set_rows.SftRow, set_rows.RlRow),
     "view-columns": partial(
         columns,

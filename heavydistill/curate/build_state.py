@@ -363,6 +363,7 @@ class BuildState:
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
         """Return the notes on a trace; the first trace of a problem also screens the problem."""
         problem = trace.problem
+        _refuse_several_turns(source, trace)
         key = content_id(
             "p", problem.text, problem.reference, problem.verifier, problem.verifier_args
         )
@@ -422,6 +423,17 @@ class BuildState:
         """Return whether ``--cache-from`` allows attempts of a model."""
         written_by = self.config.sets.written_by
         return written_by == "any" or (written_by == "student") == (model in self.own_names)
+
+
+def _refuse_several_turns(source: SourceRun, trace: Trace) -> None:
+    """Raise ConfigError if rows of a trace would learn what a tool returned."""
+    for generation in (*trace.pool, *trace.deliberations):
+        if generation.turns_json:
+            raise ConfigError(
+                f"The run {source.name}: generation {generation.id} of problem {trace.problem.id} "
+                "has several turns, and the rows of sets hold one",
+                "Build sets from runs whose models answer in one turn, i.e. without tools.",
+            )
 
 
 def _writers(shown: Iterable[Generation]) -> tuple[str, ...]:

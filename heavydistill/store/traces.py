@@ -48,8 +48,12 @@ _ADDED = {
     6: [
         f"{samples}.{name}"
         for samples in ("pool", "deliberations")
-        for name in ("served_model", "host", "system_fingerprint", "unknown_finish_reason")
-    ],
+        for name in (
+            *("served_model", "host", "system_fingerprint", "unknown_finish_reason"),
+            "turns_json",
+        )
+    ]
+    + ["problem.history_json"],
 }
 _FILLED = ("problem", "pool", "caches", "deliberations", "status")  # columns that are never null
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]

@@ -13,7 +13,7 @@ from heavydistill.config.run import Problems, RunConfig, dump_config
 from heavydistill.curate.build import EmptyError
 from heavydistill.curate.mixture import PRESETS
 from heavydistill.errors import ConfigError
-from heavydistill.schema import Trace
+from heavydistill.schema import ToolCall, Trace, Turn, turns_as_json
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 
@@ -32,6 +32,24 @@ def test_a_set_that_two_runs_made_of_one_pool_counts_once(tmp_path):
     assert both.deliberations["used"] > alone.deliberations["used"]
     again = {row["rl_label"] for row in rows(tmp_path / "both", "caches") if row["run"] == "two"}
     assert "duplicate" in again
+
+
+def test_rows_that_a_tool_had_a_part_in_are_refused(tmp_path):
+    several = [
+        Turn(role="assistant", text="", calls=[ToolCall(id="1", name="python", arguments="{}")]),
+        Turn(role="tool", text="42", result_of="1"),
+        Turn(role="assistant", text="42"),
+    ]
+    for stage in ("pool", "deliberations"):
+        (trace,) = traces(1)
+        first, *others = getattr(trace, stage)
+        told = replace(
+            trace, **{stage: [replace(first, turns_json=turns_as_json(several)), *others]}
+        )
+        write_traces([told], tmp_path / stage / TRACES_FOLDER)
+        with pytest.raises(ConfigError, match=f"generation {first.id} .* has several turns"):
+            build(tmp_path / "sets", tmp_path / stage)
+        assert not (tmp_path / "sets").exists()
 
 
 def test_a_set_that_one_run_measured_is_not_unmeasured_in_another(tmp_path):
