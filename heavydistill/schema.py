@@ -19,12 +19,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import html
 import json
 import types
 import typing
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from heavydistill.errors import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = "6"
 READABLE_VERSIONS = ("4", "5", SCHEMA_VERSION)
 """Versions that this one reads; a field that an older row lacks has its default."""
+
+# Limits of what is shown of a trace: answers and responses of a role, and characters of a response
+# and of a line.
+_MOST_ANSWERS, _MOST_RESPONSES, _MOST_CHARACTERS, _WIDTH = 5, 32, 4_000, 80
 
 # Values of ``Trace.status``; for a failed row, the step and the error follow the prefix.
 OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
@@ -348,6 +356,62 @@ class Trace:
     status: str = OK  # ``ok``, ``too_few_usable``, or ``failed:`` with the step and the error
     thinker_prompt_version: str = ""  # name and hash of the thinker's prompt wording
     schema_version: str = SCHEMA_VERSION  # version of these columns
+
+    @property
+    def responses(self) -> dict[str, Sequence[Generation]]:
+        """All trajectories and all deliberations, by the role that wrote them."""
+        return {"thinker": self.pool, "deliberator": self.deliberations}
+
+    def __repr__(self) -> str:
+        """Text of at most 20 short lines: the problem, and how often each answer was given."""
+        parts = filter(None, [self.status, self.stratum, self.outcome])
+        lines = [
+            f"Trace of {_short(self.problem.id)}: {_short(', '.join(parts))}",
+            f"  problem: {_short(self.problem.text)}",
+            f"  reference: {_short(self.problem.reference)} ({_short(self.problem.verifier)})",
+        ]
+        for role, responses in self.responses.items():
+            answers = Counter(map(_judged, responses)).most_common()
+            lines.append(f"  {role}: {len(responses):,} responses")
+            lines += [f"    {count:,} x {answer}" for answer, count in answers[:_MOST_ANSWERS]]
+            if (more := len(answers) - _MOST_ANSWERS) > 0:
+                lines.append(f"    and {more:,} other answers")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: the text, and responses that unfold, escaped and cut.
+
+        Notebooks do not render formulas inside ``code`` and ``pre``.
+        """
+        parts = [f"<pre>{html.escape(repr(self))}</pre>"]
+        for role, responses in self.responses.items():
+            for each in responses[:_MOST_RESPONSES]:
+                title = html.escape(f"{role} {each.index + 1}: {_judged(each)}")
+                text = html.escape(
+                    _cut(f"{each.reasoning}\n\n{each.answer_text}", _MOST_CHARACTERS)
+                )
+                parts.append(
+                    f"<details><summary><code>{title}</code></summary><pre>{text}</pre></details>"
+                )
+        return "\n".join(parts)
+
+
+def _judged(response: Generation) -> str:
+    """The verdict on a response and its answer, on one line."""
+    verdict = response.verdict
+    if verdict is None:
+        return f"not judged ({response.finish_reason})"
+    answer = "no answer" if verdict.extracted is None else _short(verdict.extracted)
+    return f"{verdict.label}: {answer} ({_short(verdict.reason)})"
+
+
+def _short(text: str) -> str:
+    return _cut(" ".join(text[: 10 * _WIDTH].split()), _WIDTH)
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning of a text, without characters that a terminal or a page would obey."""
+    return printable(text if len(text) <= most else f"{text[:most]} ...")
 
 
 def content_id(prefix: str, *parts: object) -> str:

@@ -22,7 +22,7 @@ from heavydistill.errors import ConfigError, UserError
 from heavydistill.metrics.comparison import (
     Comparison,
     Side,
-    compare,
+    compare_sides,
     refuse_other_verdicts,
     refuse_other_ways,
 )
@@ -86,7 +86,7 @@ def written(folder: Path) -> Iterator[str]:
         )
     sides = _measured(folder, seeds)
     added = {
-        name: compare(side, sides[_before(name)], {})
+        name: compare_sides(side, sides[_before(name)], {})
         for name, side in sides.items()
         if name.startswith(("SFT", "GRPO"))
     }
@@ -170,7 +170,7 @@ def _metrics(sides: dict[str, Side]) -> Iterator[str]:
     yield _line("", *NAMES, "regress", f"HM@{D} - votes", f"HM@{D} - garbled")
     yield _line(":--", *["--:"] * (len(NAMES) + 3))
     for name, side in sides.items():
-        values = [change.after for _, _, change in compare(side, None, {}).metrics]
+        values = [change.after for _, _, change in compare_sides(side, None, {}).metrics]
         regress, votes = side.run.summary.regress.interval, _over_votes(side)
         garbled = _over_garbled(side)
         yield _line(

@@ -1,22 +1,39 @@
-"""The public face: each name is loaded on use, and on its page."""
+"""The public face: each name is loaded on use, completes, and is on its page."""
 
+import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import heavydistill as hd
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, HeavydistillError, ProblemsError
+from heavydistill.report.notebook import bar_of
+from heavydistill.run.status import StageStatus, Status
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
+# What a misspelt key of each configuration is told, however the configuration is given.
+MISSPELT = {
+    "the constructor of a run": lambda: hd.RunConfig(techer="micro"),
+    "a mapping for a run": lambda: hd.generate({"techer": "micro"}),
+    "a mapping for an evaluation": lambda: hd.evaluate({"techer": "micro"}),
+    "a file's keys": lambda: hd.load_config(overrides={"techer": "micro"}),
+}
 
 
 def test_each_name_is_loaded_on_use_and_documented():
     page = PAGE.read_text(encoding="utf-8")
     for name in hd.__all__:
-        assert getattr(hd, name).__name__ == name
-        assert f"`hd.{name}" in page
+        assert getattr(hd, name).__name__.removeprefix("heavydistill.") == name
+        assert re.search(rf"`hd\.{name}\b", page), name
     with pytest.raises(AttributeError, match="no attribute 'generat'"):
         _ = hd.generat
+
+
+def test_completion_shows_the_names_and_nothing_else():
+    assert [*dir(hd)] == sorted([*hd.__all__, "__version__"])
+    assert hd.__all__ == sorted(hd.__all__)
 
 
 def test_the_functions_raise_errors_with_a_fix(tmp_path):
@@ -24,3 +41,80 @@ def test_the_functions_raise_errors_with_a_fix(tmp_path):
         hd.load_traces(tmp_path / "none")
     with pytest.raises(ConfigError, match="No such file"):
         hd.generate(hd.load_config(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize("given", MISSPELT)
+def test_a_misspelt_key_is_named_with_the_right_one(given):
+    with pytest.raises(ConfigError) as caught:
+        MISSPELT[given]()
+    assert str(caught.value) == "unknown key techer. Did you mean teacher?"
+
+
+@pytest.mark.parametrize("call", [hd.generate, hd.evaluate, hd.build_sets, hd.import_pools])
+def test_a_path_is_no_configuration(call):
+    with pytest.raises(ConfigError, match=r"str is not a \w+Config\. Give a \w+Config, or a map"):
+        call("run.yaml")
+
+
+def test_a_mapping_of_the_caller_is_not_changed():
+    given = {"problems": {"limit": 2}, "problems.size": 0}
+    with pytest.raises(ConfigError, match=r"problems\.size: must be at least 1"):
+        hd.generate(given)
+    assert given == {"problems": {"limit": 2}, "problems.size": 0}
+
+
+def test_trainings_and_publications_take_plain_arguments(tmp_path):
+    with pytest.raises(ConfigError, match="There is no flag --learnin_rate"):
+        hd.sft(model_name_or_path="micro-student", learnin_rate=1.0)
+    with pytest.raises(ConfigError, match=r"--mode: 'dream'"):
+        hd.grpo(model_name_or_path="micro-student", mode="dream")
+    with pytest.raises(ConfigError, match="unknown key repo"):
+        hd.publish(tmp_path, {"repo": "org/name"})
+    with pytest.raises(HeavydistillError, match="must hold sets"):
+        hd.publish(tmp_path, {"repo_id": "org/name"})
+    with pytest.raises(ConfigError, match="no adapter in"):
+        hd.merge(tmp_path, tmp_path / "out")
+
+
+def test_one_answer_is_judged():
+    problem = hd.Problem(id="p", text="What is 12 + 7?", reference="19", verifier="math")
+    assert hd.judge(problem, r"It is \boxed{19}.").is_correct
+    assert hd.judge(problem, r"It is \boxed{18}.").label == "incorrect"
+    unknown = hd.Problem(id="p", text="?", reference="1", verifier="maths")
+    with pytest.raises(ProblemsError, match="maths"):
+        hd.judge(unknown, "1")
+    unfit = hd.Problem(id="p", text="?", reference="[", verifier="math")
+    with pytest.raises(ProblemsError, match="Problem p: "):
+        hd.judge(unfit, "1")
+
+
+def status_of(received: int) -> Status:
+    stage = StageStatus(name="thinking", problems=2, per_problem=3, received=received)
+    return Status(thinker="a", deliberator="b", k=3, d=0, problems=2, stages=[stage], finished=1)
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """What IPython has inside a notebook, where `tqdm.auto` lacks widgets and writes text."""
+    shell = SimpleNamespace(kernel=object(), config={"IPKernelApp": {}})
+    module = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    return shell
+
+
+def test_a_notebook_shows_a_bar(notebook, capsys):
+    with bar_of("first") as shows:
+        shows(status_of(2))
+        shows(status_of(6))
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert re.search(r"first: 100%.* 6/6 .*1 of 2 problems", shown.err)
+
+
+def test_no_other_program_does(notebook, capsys):
+    with bar_of("first", print) as shows:
+        assert shows is print
+    del notebook.kernel  # IPython in a terminal
+    with bar_of("first") as shows:
+        assert shows is None
+    assert capsys.readouterr() == ("", "")

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 
 from command_line import commands
 from fields import columns, configuration, labels, training
 
+import heavydistill
 from heavydistill import errors
 from heavydistill.models.request import Response
 from heavydistill.run.status import Status
@@ -30,24 +32,22 @@ def benchmarks() -> str:
 
 
 _PYTHON = {
-    "Functions": """
-.. autofunction:: heavydistill.generate
-.. autofunction:: heavydistill.evaluate
-.. autofunction:: heavydistill.build_sets
-.. autofunction:: heavydistill.load_traces
-.. autofunction:: heavydistill.load_config
-.. autofunction:: heavydistill.load_build_config
+    "Functions": "\n".join(
+        f".. autofunction:: heavydistill.{name}"
+        for name in heavydistill.__all__
+        if isinstance(getattr(heavydistill, name), FunctionType)
+    ),
+    "Traces": """
+.. autoclass:: heavydistill.Traces
+   :members:
 """,
     "Verifiers": """
 .. autoclass:: heavydistill.Verifier
    :members:
-.. autoclass:: heavydistill.verifiers.base.Decision
+.. autoclass:: heavydistill.Decision
    :members:
-.. autoclass:: heavydistill.verifiers.pool.VerdictPool
+.. autoclass:: heavydistill.VerdictPool
    :members: judge, judge_all, submit, close
-""",
-    "Exporters": """
-.. autofunction:: heavydistill.curate.exports.export.export
 """,
     "Errors": "\n".join(
         f".. autoexception:: heavydistill.errors.{each.__name__}\n   :show-inheritance:"

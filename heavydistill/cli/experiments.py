@@ -31,7 +31,7 @@ from heavydistill.store.traces import writing
 
 if TYPE_CHECKING:
     from heavydistill.run.experiments.evaluation import ExperimentFolder, RunOne
-    from heavydistill.run.generate import Finished, Plan
+    from heavydistill.run.generate import Plan, RunResult
 
 Result = TypeVar("Result")
 
@@ -92,8 +92,8 @@ def evaluate(
 
     console = Console()
     with checking(console) as on_checked:
-        names = [] if controls is None else controls.split(",")
         contact = None if dry_run else Contact()
+        names = () if controls is None else controls
         plan = evaluation.check(asked, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)
     problems, total = len(plan.runs[AFTER].problems), 0
@@ -189,14 +189,14 @@ def compare(
     Different settings are listed; different problems or versions of a verifier are refused.
     """
     from heavydistill.report.comparison import as_markdown, print_comparison
-    from heavydistill.run.experiments.comparison import compare_runs
+    from heavydistill.run.experiments.comparison import compare
 
     for flag, file in (("--markdown", markdown), ("--json", json)):
         if file and (file.is_dir() or not file.absolute().parent.is_dir()):
             raise ConfigError(
                 f"{flag}: {file} cannot be written as a file", "Give a file in an existing folder."
             )
-    comparison = compare_runs(a, b)
+    comparison = compare(a, b)
     for file, printed in ((markdown, as_markdown), (json, as_json)):
         if file:
             with writing(file), new_file(file) as opened:
@@ -208,11 +208,11 @@ def compare(
 
 def _made(
     place: ExperimentFolder, make: Callable[[RunOne], Result], console: Console
-) -> tuple[Result, dict[str, Finished]]:
+) -> tuple[Result, dict[str, RunResult]]:
     """Execute an experiment and show the progress of its runs: return (result, runs by name)."""
-    finished: dict[str, Finished] = {}
+    finished: dict[str, RunResult] = {}
 
-    def run(name: str, plan: Plan) -> Finished:
+    def run(name: str, plan: Plan) -> RunResult:
         console.rule(plain(f"run: {name}"))
         finished[name] = run_shown(plan, console)
         return finished[name]
@@ -221,7 +221,7 @@ def _made(
         return make(run), finished
 
 
-def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console: Console) -> None:
+def _end(what: str, place: ExperimentFolder, runs: dict[str, RunResult], console: Console) -> None:
     """Print the failures of an experiment, its folder and the next command.
 
     Exits with code 1 if anything failed, or no answer of the evaluated models could be judged.

@@ -123,8 +123,7 @@ def report(
     """
     from heavydistill.report.page.writer import write_report
 
-    first = runs[0].absolute()
-    written = write_report(runs, out or first.with_name(f"{first.name}.html"))
+    written = write_report(runs, out)
     console = Console()
     for source, figures in zip(written.runs, written.figures, strict=True):
         say(f"{source.name}: {counted(figures.summary.problems, 'problem')}", console)

@@ -54,8 +54,7 @@ def publish(
     card is written anew each time, except for what you write under Notes at its end.
     """
     from heavydistill.errors import HeavydistillError
-    from heavydistill.hub.publish import copy, deletions, pack
-    from heavydistill.hub.publish import publish as send
+    from heavydistill.hub.publish import copy, deletions, pack, send
 
     options = PublishOptions(**keys)
     parcel = pack(folder, options)

@@ -35,7 +35,7 @@ from heavydistill.store.traces import read_traces
 if TYPE_CHECKING:
     from heavydistill.metrics.summary import Summary
     from heavydistill.models.resolve import ResolvedRun
-    from heavydistill.run.generate import Finished, Plan
+    from heavydistill.run.generate import Plan, RunResult
 
 
 @with_flags(
@@ -129,7 +129,7 @@ def replay(
     _print_finished(finished, plan, console, full)
 
 
-def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
+def run_shown(plan: Plan, console: Console, **how: Any) -> RunResult:
     """Execute a plan and show its progress; ``how`` are arguments of ``run.generate.run``."""
     from heavydistill.run.generate import run
 
@@ -140,7 +140,7 @@ def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
     return finished
 
 
-def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
+def _print_marker(finished: RunResult, plan: Plan, console: Console) -> None:
     """Suggest the answer marker that the answers share, if many have no final answer.
 
     Not for pools of another run, whose verifiers keep their arguments.
@@ -159,7 +159,7 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
         print_command("To judge by this marker, without new requests", words, console)
 
 
-def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool) -> None:
+def _print_finished(finished: RunResult, plan: Plan, console: Console, full: bool) -> None:
     """Print the result, the folder and the next commands; exit with code 1 if incomplete."""
     from heavydistill.problems.procedural import MICRO_MODELS
     from heavydistill.report.faults import unjudged_lines

@@ -27,7 +27,7 @@ from heavydistill.report.terminal import going_on, print_command, print_grid, pr
 from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
 if TYPE_CHECKING:
-    from heavydistill.curate.imports.import_pools import Imported
+    from heavydistill.curate.imports.import_pools import ImportResult
     from heavydistill.curate.refilter import RefilterOutcome, RefilterPlan
 
 _SETS, _MODEL, _COST = "Sets", "Model", "Cost"
@@ -272,9 +272,8 @@ def import_(
     from heavydistill.report.summary import marker_found, marker_value, print_summary
 
     console = Console()
-    config = load(ImportConfig, overrides=keys | {"files": list(map(str, files))})
     with Bar(console) as bar:
-        imported = import_pools(config, bar.show)
+        imported = import_pools(keys | {"files": list(map(str, files))}, bar.show)
     print_summary(imported.summary, console, full=full)
     print_lines(_notes(imported), console)
     folder = str(imported.folder)
@@ -293,7 +292,7 @@ def import_(
     print_command("Next", ["heavydistill", "report", folder], console)
 
 
-def _notes(imported: Imported) -> Iterator[str]:
+def _notes(imported: ImportResult) -> Iterator[str]:
     """Yield the counts of the files' rows, and anything unusual about them."""
     from heavydistill.curate.imports.formats import SUMMARIES
     from heavydistill.report.summary import marker_noted

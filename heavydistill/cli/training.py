@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,9 +16,6 @@ from heavydistill.config.yaml import first_sentence
 from heavydistill.errors import ConfigError
 from heavydistill.report.terminal import print_command
 from heavydistill.train.fields import Argument, own_arguments
-
-if TYPE_CHECKING:
-    from heavydistill.train.arguments import TrainingOptions
 
 # The flags listed by `--help`, in this order, with our text where TRL's does not fit our use.
 _USED = (
@@ -43,6 +40,7 @@ def _rows(script: str) -> Rows:
     from heavydistill.config.shipped import shipped
     from heavydistill.train.arguments import known_arguments
     from heavydistill.train.launch import FLAGS
+    from heavydistill.train.script import options_of
 
     options = options_of(script)
     ours, launcher = own_arguments(options), {name: Argument(name, "int") for name in FLAGS}
@@ -113,21 +111,11 @@ def _train(script: str, words: Sequence[str]) -> None:
     sys.exit(exit_code(lambda: _checked(script, words)))
 
 
-def options_of(script: str) -> type[TrainingOptions]:
-    """Return the class of our own arguments of a training script, without importing TRL."""
-    if script == "sft":
-        from heavydistill.train.sft_options import SftOptions
-
-        return SftOptions
-    from heavydistill.train.grpo.options import GrpoOptions
-
-    return GrpoOptions
-
-
 def _checked(script: str, words: Sequence[str]) -> None:
     from heavydistill.config.shipped import shipped_file
     from heavydistill.train.arguments import FlagParser, given_values, spellings
     from heavydistill.train.launch import FLAGS, is_launched, launch
+    from heavydistill.train.script import options_of
 
     parser = FlagParser(script)
     for name in ("accelerate", *FLAGS):
@@ -192,12 +180,10 @@ def merge(
     base in 4 bits is merged into the base as it is on disk. Merging needs no GPU, and as much
     memory as the model in its own type, or in float32 with `--dtype`.
     """
-    from heavydistill.train import merge as merging
+    from heavydistill.train.merge import merge as merge_adapter
     from heavydistill.train.script import evaluation_command
 
-    if dtype not in (None, *merging.DTYPES):
-        raise ConfigError(f"--dtype {dtype} is not one of {', '.join(merging.DTYPES)}", "Give one.")
-    merged = merging.merge(adapter, out, base, dtype)
+    merged = merge_adapter(adapter, out, base, dtype)
     print(f"{out}: {adapter} merged into {merged.base}, {merged.dtype}")
     print(
         f"Largest difference of a logit to base + adapter: {merged.difference:.3g}. Rounding the "

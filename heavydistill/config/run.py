@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 import reprlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -348,9 +349,9 @@ class RunConfig(Section):
 
 
 def load_config(
-    path: Path | None = None,
-    overrides: dict[str, Any] | None = None,
-    preset: dict[str, Any] | None = None,
+    path: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    preset: Mapping[str, Any] | None = None,
 ) -> RunConfig:
     """Load the configuration of a run from a file and dotted keys.
 

@@ -202,7 +202,9 @@ class ImportConfig(Section):
 
 
 def load_build_config(
-    path: Path | None, overrides: Mapping[str, Any], redeliberates: bool = False
+    path: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    redeliberates: bool = False,
 ) -> BuildConfig:
     """Load the configuration of a build; dotted ``overrides`` take precedence over the file.
 

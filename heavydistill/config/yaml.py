@@ -85,6 +85,16 @@ class Section(BaseModel):
         hide_input_in_errors=True,
     )
 
+    def __init__(self, /, **values: Any) -> None:
+        """Raises ConfigError if keys are unknown or values are invalid; lists all of them."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _explanation(type(self), error) from None
+
+    # Otherwise pydantic would call it for sections inside others, which would then fail one by one.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     @model_validator(mode="before")
     @classmethod
     def _without_empty_sections(cls, tree: Any) -> Any:
@@ -113,7 +123,7 @@ def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValida
 
 def load(
     section: type[_S],
-    path: Path | None = None,
+    path: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     preset: Mapping[str, Any] | None = None,
 ) -> _S:
@@ -126,20 +136,37 @@ def load(
         ConfigError: The file does not exist or is not YAML, keys are unknown, or values are
             invalid or contradict each other.
     """
+    path = Path(path) if path else None
     tree = _over(dict(preset or {}), carried_over(read_yaml(path), f"{path}: ") if path else {})
     for dotted, value in (overrides or {}).items():
         inner, (*parents, last) = tree, dotted.split(".")
         for parent in parents:
-            if inner.get(parent) is None:
-                inner[parent] = {}
-            inner = inner[parent]
-            if not isinstance(inner, dict):
+            below = {} if inner.get(parent) is None else inner[parent]
+            if not isinstance(below, dict):
                 raise ConfigError(
                     f"{dotted} cannot be set, because {parent} has a value in place of keys",
                     f"Write {parent} as a section with keys{f' in {path}' if path else ''}.",
                 )
+            inner[parent] = dict(below)  # a copy, because it may be the caller's
+            inner = inner[parent]
         inner[last] = value
     return parse(section, tree, path or "", given=overrides or {})
+
+
+def as_section(section: type[_S], given: _S | Mapping[str, Any]) -> _S:
+    """Return a configuration that is given as a section, or as the ``overrides`` of ``load``.
+
+    Raises:
+        ConfigError: As ``load`` raises, or ``given`` is neither of them.
+    """
+    if isinstance(given, section):
+        return given
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"{type(given).__name__} is not a {section.__name__}",
+            f"Give a {section.__name__}, or a mapping such as {{'out': 'FOLDER'}}.",
+        )
+    return load(section, overrides=given)
 
 
 def _over(preset: Any, tree: Any) -> Any:
@@ -173,17 +200,27 @@ def parse(
     try:
         return section.model_validate(tree, context={"is_of_today": True})
     except ValidationError as error:
-        found = error.errors()
+        raise _explanation(section, error, where, fix, given) from None
+
+
+def _explanation(
+    section: type[BaseModel],
+    error: ValidationError,
+    where: Path | str = "",
+    fix: str = "Correct the value.",
+    given: Container[str] = (),
+) -> ConfigError:
+    """Return the error of ``parse``."""
     root = _composed(where) if isinstance(where, Path) else None
     faults = []
-    for fault in found:
+    for fault in error.errors():
         is_given = ".".join(map(str, fault["loc"])) in given
         line = 0 if is_given else _line(root, fault["loc"])
         faults.append((line, *_explained(section, fault)))
     # A required key that is only mistyped is reported as one fault.
     meant = {suggestion for _, _, suggestion in faults}
     faults = [each for each in faults if f"Did you mean {each[1].split(' ')[0]}?" not in meant]
-    raise error_of(faults, "" if len(faults) == 1 and is_given else where, fix)
+    return error_of(faults, "" if len(faults) == 1 and is_given else where, fix)
 
 
 def error_of(

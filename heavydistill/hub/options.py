@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
+from heavydistill.config.yaml import Section
 from heavydistill.errors import PublishError
 
 
-@dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
-class PublishOptions:
+class PublishOptions(Section):
     """The options of an upload; each one is a flag of `heavydistill publish`."""
 
     repo_id: str

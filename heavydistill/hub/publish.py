@@ -46,13 +46,14 @@ import re
 import shlex
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from heavydistill.config.yaml import as_section
 from heavydistill.errors import HeavydistillError, PublishError, RunError
 from heavydistill.hub.cards import CARD
 from heavydistill.hub.dataset_card import dataset_card
@@ -339,7 +340,20 @@ def _outdated(there: DatasetInfo | ModelInfo, parcel: Parcel) -> list[str]:
     return [name for name in names if known(name) and name not in parcel.files]
 
 
-def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
+def publish(folder: str | Path, options: PublishOptions | Mapping[str, Any]) -> PublishResult:
+    """Publish the folder of sets, a run or a trained model as one commit on the Hub.
+
+    ``options`` may be a mapping, e.g. ``{"repo_id": "org/name", "private": True}``.
+
+    Raises:
+        UserError: ``pack`` refuses the folder, or the Hub refuses the upload.
+        RunError: The Hub or the connection failed; nothing is changed.
+    """
+    options = as_section(PublishOptions, options)
+    return send(pack(Path(folder), options), options)
+
+
+def send(parcel: Parcel, options: PublishOptions) -> PublishResult:
     """Send the files as one commit.
 
     Raises:
@@ -404,7 +418,7 @@ def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) 
 def publish_trained(folder: Path, options: PublishOptions) -> PublishResult:
     """Pack and publish a model right after its training; errors name the command for a retry."""
     try:
-        return publish(pack(folder, options), options)
+        return publish(folder, options)
     except HeavydistillError as error:
         # The fix of a RunError is to repeat the same command, which would train again.
         first = f"{error.fix} " if isinstance(error, PublishError) else ""

@@ -272,7 +272,7 @@ class Comparison(Changes):
         return self.problems - (pairs.problems if pairs else 0)
 
 
-def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Comparison:
+def compare_sides(after: Side, before: Side | None, versions: dict[str, str]) -> Comparison:
     """Measure a run and, if ``before`` is given, compare both runs.
 
     Args:

@@ -94,7 +94,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class RunResult:
     """The result of a run."""
 
     folder: Path
@@ -204,7 +204,7 @@ def run(
     ray: str | None = None,
     on_start: OnStart | None = None,
     pipeline_of: PipelineOf | None = None,
-) -> Finished:
+) -> RunResult:
     """Execute a plan and write the run's folder.
 
     Args:
@@ -306,12 +306,12 @@ def _pool(plan: Plan, ray: str | None) -> ShardPool | None:
     return RayPool(ray, plan.run, plan.server)
 
 
-def _publish(plan: Plan, place: Workplace, interrupted: bool) -> Finished:
+def _publish(plan: Plan, place: Workplace, interrupted: bool) -> RunResult:
     old = plan.folder if interrupted else None
     rows, voted = place.rows / LEAF_FOLDER, plan.pools.voted if plan.pools else None
     counts = write(plan.run, plan.problems, rows, place.new, old, len(plan.unfit), voted)
     place.publish()
-    return Finished(plan.folder, *counts)
+    return RunResult(plan.folder, *counts)
 
 
 def require_endpoints(run: ResolvedRun, contact: Contact) -> None:

@@ -13,7 +13,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from distilabel.models.llms.base import LLM
 from pydantic import PrivateAttr
 
 from heavydistill.config.models import Endpoint, Sampling
@@ -33,6 +32,7 @@ from heavydistill.models.request import (
     forget,
     samples,
 )
+from heavydistill.run.distilabel import LLM
 
 # Fields of a generation that distilabel does not have.
 EXTRAS = (

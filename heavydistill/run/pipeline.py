@@ -26,7 +26,6 @@ import contextlib
 import logging
 import queue
 import shutil
-import sys
 import threading
 import time
 import traceback
@@ -35,15 +34,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import distilabel
-from distilabel.distiset import Distiset
-from distilabel.pipeline import Pipeline
-from distilabel.steps import GeneratorStep
 from rich.console import Console
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
 from heavydistill.models.request import Keep
 from heavydistill.report.terminal import say
+from heavydistill.run.distilabel import Distiset, GeneratorStep, Pipeline
 from heavydistill.run.interrupts import as_exceptions
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.rows import RowWriter, dataset_of, temporary_folder
@@ -51,15 +47,6 @@ from heavydistill.store.traces import LEAF_FOLDER
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SUPPORTED = "1.5.3"
-if distilabel.__version__ != SUPPORTED:
-    raise ImportError(
-        f"heavydistill works with distilabel {SUPPORTED} and found {distilabel.__version__}. "
-        f"Install distilabel=={SUPPORTED}."
-    )
-# distilabel's hook prints a traceback with local variables, which may contain keys.
-sys.excepthook = sys.__excepthook__
 
 _POLL_S = 0.2
 _GRACE_S = 5.0

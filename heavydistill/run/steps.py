@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from distilabel.steps import GeneratorStep, Step, StepInput
 from pydantic import Field, PrivateAttr
 
 from heavydistill.config.models import Endpoint
@@ -33,6 +32,7 @@ from heavydistill.heavy.episode import Episode, Rules, VerdictAsk, labelled
 from heavydistill.models.shared_resources import SharedResources
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.problems import load_fit
+from heavydistill.run.distilabel import GeneratorStep, Step, StepInput
 from heavydistill.run.pools import shown_pools, stands, verifier_now
 from heavydistill.schema import (
     FAILED,

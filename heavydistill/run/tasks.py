@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from distilabel.steps import StepInput
-from distilabel.steps.tasks import Task
 from pydantic import Field, PrivateAttr
 
 from heavydistill.config.models import Replies
@@ -24,6 +22,7 @@ from heavydistill.heavy.episode import Episode, Rules, SampleAsk
 from heavydistill.heavy.judge_votes import Vote, ballot_of
 from heavydistill.models.request import INTERRUPTED, fields_of, user_turn
 from heavydistill.models.tokenizer import reader_of
+from heavydistill.run.distilabel import StepInput, Task
 from heavydistill.run.llm import Conversation, HeavyLLM, Sample
 from heavydistill.run.steps import Row, advance, episode_of
 from heavydistill.schema import (

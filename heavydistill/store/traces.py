@@ -29,6 +29,8 @@ from heavydistill.store.segment import sync
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from datasets import Dataset
+    from pandas import DataFrame
 
 TRACES_FOLDER = "traces"
 MANIFEST = "manifest.json"
@@ -206,6 +208,57 @@ def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 10
         finally:
             unfinished.unlink(missing_ok=True)
     return target
+
+
+class Traces:
+    """The traces of a run; each iteration reads them with one row group in memory.
+
+    Raises:
+        ConfigError: As ``read_traces`` raises.
+    """
+
+    def __init__(self, run: str | Path) -> None:
+        self.run = Path(run)
+        self._files = trace_files(self.run)
+
+    def __iter__(self) -> Iterator[Trace]:
+        return _traces(self._files)
+
+    def __len__(self) -> int:
+        return sum(map(count_rows, self._files))
+
+    def __repr__(self) -> str:
+        return f"Traces of {self.run}: {len(self)}"
+
+    def to_dataset(self) -> Dataset:
+        """Return the rows as a dataset of Hugging Face's ``datasets``, in memory."""
+        import pyarrow as pa
+        from datasets import Dataset
+
+        rows = [to_row(trace) for trace in self]
+        return Dataset(pa.Table.from_pylist(rows, arrow_schema(Trace)))
+
+    def to_pandas(self) -> DataFrame:
+        """Return a data frame with a row for each response and its verdict.
+
+        ``role`` is thinker or deliberator, ``problem`` the id of the problem, ``verdict.label`` the
+        label of the verdict; the other columns are the fields of a ``Deliberation``.
+        """
+        from pandas import json_normalize
+
+        return json_normalize(
+            [
+                {
+                    "problem": trace.problem.id,
+                    "stratum": trace.stratum,
+                    "role": role,
+                    **to_row(each),
+                }
+                for trace in self
+                for role, responses in trace.responses.items()
+                for each in responses
+            ]
+        )
 
 
 def read_traces(run: Path) -> Iterator[Trace]:

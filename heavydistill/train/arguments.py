@@ -139,6 +139,7 @@ class TrainArguments(Generic[C]):
 
     config: C
     model: ModelConfig
+    is_shown: bool = True  # whether the progress is printed
 
 
 def read_arguments(

@@ -57,13 +57,14 @@ class LogLines(TrainerCallback):
     Args:
         right: Heading of the share of right responses in GRPO, ``HM`` or ``pass@1``; empty in SFT.
         has_kl: Whether GRPO has a KL term; its column then replaces the share of clipped tokens.
+        is_shown: Whether lines are printed.
     """
 
-    def __init__(self, right: str = "", has_kl: bool = False) -> None:
+    def __init__(self, right: str = "", has_kl: bool = False, is_shown: bool = True) -> None:
         rewarded = (("reward", "reward", ".3f", 7), (right, "verdict/correct", ".1%", 7))
         of_grpo = (*rewarded, *_GRPO, _KL if has_kl else _CLIPPED)
         self._columns = (*(of_grpo if right else _SFT), _RATE)
-        self._lines = 0
+        self._lines, self._is_shown = 0, is_shown
         self._start = (0.0, 0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -79,6 +80,8 @@ class LogLines(TrainerCallback):
             return
         with (Path(args.output_dir) / LOG).open("a", encoding="utf-8") as file:
             file.write(f"{json.dumps(state.log_history[-1])}\n")
+        if not self._is_shown:
+            return
         if "learning_rate" in logs:
             self._print_row(state, logs)
         elif shown := [

@@ -169,7 +169,7 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
     measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
     rl = plan.record.rl
     right = ("pass@1" if rl.mode == "thinker" else "HM") if rl else ""
-    lines = LogLines(right, has_kl=bool(getattr(config, "beta", 0)))
+    lines = LogLines(right, bool(getattr(config, "beta", 0)), plan.arguments.is_shown)
     callbacks = [GoOn(measure), KeepWhole(config.save_total_limit), lines]
     config.save_total_limit = None  # ``KeepWhole`` applies the limit
     return {
@@ -239,7 +239,7 @@ def run_training(
         record = record.model_copy(update={"result": result})
         if config.should_save:
             write_record(record, folder)
-        if state.is_world_process_zero:
+        if state.is_world_process_zero and plan.arguments.is_shown:
             text = f"{steps:,} step{'s' * (steps != 1)} in {seconds:,.0f} s"
             if steps and not record.rl:  # the loss of GRPO shows no progress
                 text += f", training loss {result.train_loss:.4f}"

@@ -37,7 +37,7 @@ _PROBLEM = "A train covers 180 km in 2.5 hours. What is its mean speed in km/h?"
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeResult:
     """The result of a merge."""
 
     base: str
@@ -63,7 +63,9 @@ class Merged:
         return self.effect <= TIMES * self.rounding
 
 
-def merge(name: str, out: Path, base: str | None = None, dtype: str | None = None) -> Merged:
+def merge(
+    name: str | Path, out: str | Path, base: str | None = None, dtype: str | None = None
+) -> MergeResult:
     """Merge an adapter into its base, and check that the result computes the same as base +
     adapter.
 
@@ -76,12 +78,15 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
 
     Raises:
         ConfigError: There is no adapter, its training has not ended, the base differs from that of
-            the training, or ``out`` exists.
+            the training, ``out`` exists, or the dtype is unknown.
         TeacherError: ``load_adapter`` failed, or there is no tokenizer with a chat template.
         RunError: The merged model computes something else, or the disk is full; no ``out`` remains.
     """
     from transformers.utils.logging import disable_progress_bar
 
+    if dtype not in (None, *DTYPES):
+        raise ConfigError(f"--dtype {dtype} is not one of {', '.join(DTYPES)}", "Give one.")
+    name, out = str(name), Path(out)
     adapter = adapter_of(name)
     if adapter is None:
         is_whole = (Path(name) / "config.json").is_file()
@@ -176,11 +181,11 @@ def _look(
     ids: torch.Tensor,
     wanted: torch.Tensor,
     plain: torch.Tensor,
-) -> Merged:
+) -> MergeResult:
     model = load_model(str(folder), "auto").eval()
     found = _logits(model, ids)
     _round_once_more(model)
-    return Merged(
+    return MergeResult(
         base=base,
         dtype=str(model.dtype).removeprefix("torch."),
         difference=_apart(found, wanted),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -23,11 +25,12 @@ from heavydistill.hub.publish import check_before, publish_trained
 from heavydistill.report.terminal import going_on, print_command
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train import checkpoints
-from heavydistill.train.arguments import TrainingOptions
+from heavydistill.train.arguments import TrainingOptions, given_values
 from heavydistill.train.base_model import locate_base
 from heavydistill.train.datasets import locate, locate_source
+from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.launch import is_main
-from heavydistill.train.sft_options import folder_of, roles_of, sources_of
+from heavydistill.train.sft_options import SftOptions, folder_of, roles_of, sources_of
 
 # Module with ``parse``, and module with ``prepare``, ``train`` and ``summary``; both import TRL.
 _STAGES = {"sft": ("sft", "sft"), "grpo": ("grpo.config", "grpo.train")}
@@ -36,6 +39,44 @@ _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
     r"(ACCELERATE|TORCHELASTIC|FSDP|TORCH_NCCL)_.*"
 )
+
+
+def sft(**arguments: Any) -> TrainingRecord:
+    """Train on sets with TRL's SFT in this process, as ``heavydistill sft`` does.
+
+    The arguments are its flags, e.g. ``model_name_or_path="Qwen/Qwen3-4B", role="deliberator"``;
+    ``config`` is a file, or the name of a shipped one. The log is ``log.jsonl`` in ``output_dir``.
+
+    Returns:
+        Content of ``training.json``; without a ``result`` after a ``dry_run``.
+
+    Raises:
+        UserError: The user can fix the cause; nothing was trained.
+        RunError: The training failed; whole checkpoints remain.
+    """
+    return _train("sft", arguments)
+
+
+def grpo(**arguments: Any) -> TrainingRecord:
+    """Train with TRL's GRPO in this process, as ``heavydistill grpo`` does; like ``sft``."""
+    return _train("grpo", arguments)
+
+
+def _train(script: str, arguments: Mapping[str, Any]) -> TrainingRecord:
+    words = []
+    for name, given in arguments.items():
+        if given is None:
+            continue
+        values = given if isinstance(given, list | tuple) else [given]
+        texts = [str(v) if isinstance(v, str | Path) else json.dumps(v) for v in values]
+        words += [f"--{name}={texts[0]}"] if len(texts) == 1 else [f"--{name}", *texts]
+    check_files(options := options_of(script), given_values(options, words))
+    return run_script(script, words, is_shown=False)
+
+
+def options_of(script: str) -> type[TrainingOptions]:
+    """Return the class of our own arguments of a training script, without importing TRL."""
+    return SftOptions if script == "sft" else GrpoOptions
 
 
 def check_files(
@@ -92,36 +133,46 @@ def may_have_gpu() -> bool:
     return sys.platform != "linux" or any(found)
 
 
-def run_script(script: str, words: Sequence[str]) -> None:
-    """Run a training from its flags to the model, its card, its evaluation and its publication."""
-    with going_on("loading the libraries", is_main()):
+def run_script(script: str, words: Sequence[str], is_shown: bool = True) -> TrainingRecord:
+    """Run a training from its flags to the model, its card, its evaluation and its publication.
+
+    Prints its progress if ``is_shown``. Returns the record, without a result after a dry run.
+    """
+    is_shown = is_shown and is_main()
+    with going_on("loading the libraries", is_shown):
         from heavydistill.train.callbacks import LOG
 
         modules = [importlib.import_module(f"{__package__}.{name}") for name in _STAGES[script]]
     reader, stage = modules
-    arguments = reader.parse(words)
+    arguments = dataclasses.replace(reader.parse(words), is_shown=is_shown)
     config = arguments.config
     folder = Path(config.output_dir)
     options = None
     if config.push_to_hub:
-        private, licence = bool(config.hub_private_repo), config.license
-        options = PublishOptions(config.hub_model_id, config.hub_revision, private, licence)
-    with going_on("reading the model's files and the sets", is_main()):
+        options = PublishOptions(
+            repo_id=config.hub_model_id,
+            revision=config.hub_revision,
+            private=bool(config.hub_private_repo),
+            licence=config.license,
+        )
+    with going_on("reading the model's files and the sets", is_shown):
         plan = stage.prepare(arguments)
     if is_main():
         lines = stage.summary(plan)
         width = max(len(what) for what, _ in lines)
         for what, how_much in lines:
-            print(f"{what:<{width}}  {how_much}", flush=True)
+            if is_shown or what == "warning":
+                print(f"{what:<{width}}  {how_much}", flush=True)
+    record: TrainingRecord = plan.record
     if config.dry_run:
-        return
+        return record
     if options and is_main():
-        check_before(plan.record, folder, options)
-    with going_on("training", is_main()):
+        check_before(record, folder, options)
+    with going_on("training", is_shown):
         record = stage.train(plan)
     result = record.result
     if not is_main():
-        return
+        return record
     write_model_card(folder)
     if result and result.is_unlearnt:
         raise RunError(
@@ -136,10 +187,13 @@ def run_script(script: str, words: Sequence[str]) -> None:
         evaluate(Path(config.evaluate), base, folder)
         write_model_card(folder)
         following = ["heavydistill", "report", str(folder / EVALUATION)]
-    print(f"The model is in {folder}\nAll figures of the training: {folder / LOG}", flush=True)
-    if options:
-        print(f"Published: {publish_trained(folder, options).url}", flush=True)
-    print_command("Next", following, Console())
+    url = publish_trained(folder, options).url if options else ""
+    if is_shown:
+        print(f"The model is in {folder}\nAll figures of the training: {folder / LOG}", flush=True)
+        if url:
+            print(f"Published: {url}", flush=True)
+        print_command("Next", following, Console())
+    return record
 
 
 def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[str]:

@@ -50,6 +50,8 @@ class Verifier(abc.ABC):
 
     name: ClassVar[str]
     """Name of the verifier, as used in ``Problem.verifier``."""
+    version: str
+    """Version of the rules; change it whenever the same response could get another verdict."""
     runs_in: ClassVar[Place] = "worker"
     """Where ``decide`` runs: in a ``worker`` process that can be killed, or ``here``, in the main
     process, for a check that takes microseconds for any text."""
@@ -64,11 +66,6 @@ class Verifier(abc.ABC):
     """Whether the verifier leaves most answers to a judge, so that a run needs one."""
     domain: ClassVar[Domain | Literal[""]] = ""
     """Domain of rows that set no domain, for the choice of prompts; empty for the run's domain."""
-
-    @property
-    @abc.abstractmethod
-    def version(self) -> str:
-        """Version of the rules; change it whenever the same response could get another verdict."""
 
     @abc.abstractmethod
     def extract(self, problem: Problem, text: str) -> str | Decision:

@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from heavydistill.config.run import Verifying
+from heavydistill.errors import ProblemsError
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry, workers
 from heavydistill.verifiers.base import Verifier, raised_in, undecided
@@ -218,6 +219,23 @@ class VerdictPool:
         for future in futures:
             if future.set_running_or_notify_cancel():
                 future.set_result(judged)
+
+
+def judge(problem: Problem, text: str, own: Sequence[str] = ()) -> Verdict:
+    """Return the verdict on one response, as a run gives it.
+
+    ``own`` are Python files with your own verifiers. For many responses use one ``VerdictPool``,
+    which keeps its workers.
+
+    Raises:
+        ConfigError: A file of ``own`` cannot be used.
+        ProblemsError: The problem cannot be judged, e.g. because there is no such verifier.
+    """
+    with VerdictPool(Verifying(own=[*own])) as pool:
+        if unfit := pool.check_references([problem])[0]:
+            fix = f"The verifier {problem.verifier} could not judge any answer to it."
+            raise ProblemsError(f"Problem {problem.id}: {unfit}", fix)
+        return pool.judge(problem, text).verdict
 
 
 def _verdict(verifier: Verifier, outcome: TaskOutcome) -> Verdict:

@@ -92,6 +92,7 @@ def _verifiers_in(path: Path) -> list[Verifier]:
             for value in runpy.run_path(str(path), run_name=module).values()
             if inspect.isclass(value) and issubclass(value, Verifier)
             if not inspect.isabstract(value) and value.__module__ == module
+            if hasattr(value, "name") and hasattr(value, "version")
         ]
     except OSError as error:
         raise ConfigError(f"verify.own: {path}: {error.strerror}", "Correct the path.") from error

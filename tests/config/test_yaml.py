@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from heavydistill.cli.app import main
 from heavydistill.config.models import Endpoint
@@ -56,9 +55,8 @@ def test_neither_is_one_in_a_file_nor_where_a_checkpoint_or_a_build_asks(tmp_pat
     of_build = {"redeliberate.endpoint.base_url": ADDRESSES[0], "runs": ["r"], "out": "o"}
     told = refusal(lambda: load_build_config(None, of_build))
     assert told.startswith("redeliberate.endpoint.base_url: must begin")
-    with pytest.raises(ValidationError) as caught:
-        Endpoint(base_url=ADDRESSES[0])
-    assert SECRET not in str(caught.value)
+    told = refusal(lambda: Endpoint(base_url=ADDRESSES[0]))
+    assert told.startswith("base_url: must begin")
 
 
 def test_a_line_that_is_not_yaml_is_numbered_and_not_shown(tmp_path):

@@ -13,6 +13,12 @@ CLAIMS = {
     "a run that loses a node of its cluster finishes with the same rows": (
         "run/test_ray.py::test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows"
     ),
+    "a program that calls the package keeps its hooks, logging and signals": (
+        "test_host_program.py::test_a_run_leaves_the_hooks_logging_and_signals_of_its_program"
+    ),
+    "programs that use the package pass strict type checkers without plugins": (
+        "test_reference_types.py::test_the_programs_of_the_page_have_the_types_that_they_use"
+    ),
     "two processes give the traces of one": (
         "run/test_shards.py::test_two_processes_give_the_traces_of_one"
     ),

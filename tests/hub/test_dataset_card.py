@@ -40,7 +40,7 @@ CHANGES: dict[str, Any] = {
 
 def made(folder: Path, repo_id: str | None = None, **changes: Any) -> str:
     return dataset_card(
-        read_manifest(write_sets(folder, **changes)), folder, PublishOptions(repo_id or "")
+        read_manifest(write_sets(folder, **changes)), folder, PublishOptions(repo_id=repo_id or "")
     )
 
 
@@ -163,7 +163,7 @@ def test_the_licence_says_what_is_known_of_terms_and_what_the_publisher_stated(
     tmp_path, options, stated
 ):
     folder = write_sets(tmp_path / "sets", models={"thinker": ["q"], "deliberator": ["micro"]})
-    written = dataset_card(read_manifest(folder), folder, PublishOptions("", **options))
+    written = dataset_card(read_manifest(folder), folder, PublishOptions(repo_id="", **options))
     assert stated in written and "may not allow training" not in written
 
 

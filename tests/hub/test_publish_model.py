@@ -170,23 +170,23 @@ def test_a_base_model_whose_licence_is_unknown_needs_a_word_of_the_user(
 
 def test_the_right_to_write_is_found_out_before_a_training(hub, folder, monkeypatch):
     begun = record(result=None)
-    check_before(begun, folder, PublishOptions(REPO, private=True))
+    check_before(begun, folder, PublishOptions(repo_id=REPO, private=True))
     assert hub.repos[REPO].kind == "model" and hub.repos[REPO].private
     assert hub.commits(REPO) == 0
-    check_before(begun, folder, PublishOptions(REPO, revision="v2"))
+    check_before(begun, folder, PublishOptions(repo_id=REPO, revision="v2"))
     assert "v2" in hub.repos[REPO].branches
     hub.add("others/model", kind="model")
     hub.add(f"{ORG}/public", kind="model")
     there = list(hub.repos)
     unknown = begun.model_copy(update=on_hub("someone/small-3b"))
-    other = PublishOptions(f"{ORG}/other", revision="v2", private=True)
+    other = PublishOptions(repo_id=f"{ORG}/other", revision="v2", private=True)
     flags = "--revision v2 --private"
     later = re.escape(f"`heavydistill publish {folder} --to {ORG}/other {flags}`")
     for asked, options, fault in (
-        (begun, PublishOptions("model"), "the owner is missing"),
-        (begun, PublishOptions("others/model"), "no right to write here"),
-        (begun, PublishOptions("others/new"), "the rights to create anything"),
-        (begun, PublishOptions(f"{ORG}/public", private=True), "exists and is public"),
+        (begun, PublishOptions(repo_id="model"), "the owner is missing"),
+        (begun, PublishOptions(repo_id="others/model"), "no right to write here"),
+        (begun, PublishOptions(repo_id="others/new"), "the rights to create anything"),
+        (begun, PublishOptions(repo_id=f"{ORG}/public", private=True), "exists and is public"),
         (unknown, other, f"someone/small-3b is not known.*{later}"),
     ):
         with pytest.raises(PublishError, match=fault):
@@ -194,24 +194,24 @@ def test_the_right_to_write_is_found_out_before_a_training(hub, folder, monkeypa
     assert list(hub.repos) == there
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(PublishError, match="HF_HUB_OFFLINE"):
-        check_before(begun, folder, PublishOptions(REPO))
+        check_before(begun, folder, PublishOptions(repo_id=REPO))
 
 
 def test_a_model_that_cannot_be_sent_after_its_training_is_said_to_be_there(hub, folder):
-    done = publish_trained(folder, PublishOptions(REPO))
+    done = publish_trained(folder, PublishOptions(repo_id=REPO))
     assert done.is_new and done.url == f"{hub.url}/{REPO}"
     later = re.escape(f"`heavydistill publish {folder} --to {REPO}`")
     hub.plan = lambda method, path: 500 if "/commit/" in path else None
     write_record(record(max_length=97), folder)
     with pytest.raises(RunError, match=f"The model is in .* send it with {later}"):
-        publish_trained(folder, PublishOptions(REPO))
+        publish_trained(folder, PublishOptions(repo_id=REPO))
     write_record(record(result=None), folder)
     with pytest.raises(PublishError, match=f"has not ended.*{later}"):
-        publish_trained(folder, PublishOptions(REPO))
+        publish_trained(folder, PublishOptions(repo_id=REPO))
     hub.plan = lambda method, path: 403
     write_record(record(max_length=98), folder)
     with pytest.raises(PublishError, match=f"write access.*The model is in .*{later}"):
-        publish_trained(folder, PublishOptions(REPO))
+        publish_trained(folder, PublishOptions(repo_id=REPO))
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from heavydistill.metrics.comparison import (
     Measured,
     Model,
     Side,
-    compare,
+    compare_sides,
     read_comparison,
     refuse_other_verdicts,
     refuse_other_ways,
@@ -58,7 +58,7 @@ def side(traces: Sequence[Trace], name: str = "base", **changed: Any) -> Side:
 def test_values_by_hand(make_trace):
     before = numbered([make_trace(["7", "8", "8", "8"], ["8", "8"]), make_trace(["7"] * 4)])
     after = numbered([make_trace(["7", "7", "8", None], ["7", "8"]), make_trace(["7"] * 4, ["7"])])
-    told = compare(side(after, "trained"), side(before), {"torch": "1"})
+    told = compare_sides(side(after, "trained"), side(before), {"torch": "1"})
     for metric, means in {
         "mean_at_k": (0.625, 0.75, 0.125),
         "vote_at_k": (0.5, 1.0, 0.5),
@@ -80,7 +80,7 @@ def test_values_by_hand(make_trace):
 
 def test_metrics_of_a_run_alone_are_those_of_its_summary(make_trace):
     traces = numbered([make_trace(["7", "8"], ["7", "7"], ["7"]), make_trace(["8", "8"], ["7"])])
-    summary, told = summarize(traces), compare(side(traces), None, {})
+    summary, told = summarize(traces), compare_sides(side(traces), None, {})
     for metric in (*METRICS, "heavy_minus_vote"):
         change = getattr(told, metric)
         assert change.after == getattr(summary, metric)
@@ -96,16 +96,18 @@ def test_claims_are_compared_over_the_problems_that_both_runs_deliberated(make_t
 
     before = numbered([claiming("right", "right"), claiming("wrong")])
     after = numbered([claiming("right", "wrong"), make_trace(["7", "8"])])
-    told = compare(side(after, "trained"), side(before), {})
+    told = compare_sides(side(after, "trained"), side(before), {})
     alone = Interval(1.0, 1.0, 1.0)
     assert told.claim_coverage == Change(alone, alone, Interval(0.0, 0.0, 0.0))
     half, nothing = Interval(0.5, 0.5, 0.5), Interval(0.0, 0.0, 0.0)
     assert told.claim_balanced_accuracy == Change(half, alone, half)
     assert told.self_contradiction_share == Change(alone, nothing, Interval(-1.0, -1.0, -1.0))
     assert told.before and told.before.summary.claim_coverage.mean == 0.75, "over both problems"
-    assert compare(side(after, "trained"), None, {}).claim_coverage == Change(None, alone, None)
+    assert compare_sides(side(after, "trained"), None, {}).claim_coverage == Change(
+        None, alone, None
+    )
     silent = numbered([claiming(), make_trace(["7", "8"])])
-    told = compare(side(after, "trained"), side(silent), {})
+    told = compare_sides(side(after, "trained"), side(silent), {})
     assert told.claim_coverage == Change(nothing, alone, alone)
     assert told.self_contradiction_share == Change(None, nothing, None), "nothing to subtract from"
 
@@ -115,12 +117,12 @@ def test_claims_are_compared_over_the_problems_that_both_runs_deliberated(make_t
 def test_the_order_of_rows_does_not_matter_and_a_run_equals_itself(make_trace, problems, data):
     before = numbered([make_trace(pool, given[:2]) for pool, given, _, _ in problems])
     after = numbered([make_trace(pool, given[:2]) for _, _, pool, given in problems])
-    told = compare(side(after), side(before), {})
+    told = compare_sides(side(after), side(before), {})
     shuffled = data.draw(st.permutations(after)), data.draw(st.permutations(before))
-    again = compare(side(shuffled[0]), side(shuffled[1]), {})
+    again = compare_sides(side(shuffled[0]), side(shuffled[1]), {})
     for metric in (*METRICS, "heavy_minus_vote"):
         assert getattr(again, metric) == getattr(told, metric)
-        same = getattr(compare(side(before), side(shuffled[1]), {}), metric)
+        same = getattr(compare_sides(side(before), side(shuffled[1]), {}), metric)
         assert same.difference == Interval(0.0, 0.0, 0.0)
         assert same.before == same.after
 
@@ -128,7 +130,7 @@ def test_the_order_of_rows_does_not_matter_and_a_run_equals_itself(make_trace, p
 def test_other_problems_are_refused_by_their_names(make_trace):
     traces = numbered([make_trace(["7"] * 4) for _ in range(7)])
     with pytest.raises(ConfigError) as caught:
-        compare(side(traces[:2], "trained"), side(traces[1:]), {})
+        compare_sides(side(traces[:2], "trained"), side(traces[1:]), {})
     assert "These are missing in one run, or have" in str(caught.value)
     assert "arguments there: p2, p3, p4 and 3 more" in str(caught.value)
     for changed in ({"reference": "8"}, {"verifier": "math"}, {"verifier_args": '{"marker": "#"}'}):
@@ -137,7 +139,7 @@ def test_other_problems_are_refused_by_their_names(make_trace):
             ConfigError,
             match="another text, reference, verifier or verifier arguments there: p0",
         ):
-            compare(side(others), side(traces), {})
+            compare_sides(side(others), side(traces), {})
 
 
 @pytest.mark.parametrize(
@@ -154,16 +156,16 @@ def test_runs_that_must_be_asked_alike_are_refused_otherwise(make_trace, changed
     with pytest.raises(ConfigError, match="configurations of the runs differ") as caught:
         refuse_other_ways(before, after)
     assert told in str(caught.value)
-    (listed,) = compare(after, before, {}).asked_differently
+    (listed,) = compare_sides(after, before, {}).asked_differently
     assert told == f"{listed.key} ({listed.before!r} before, {listed.after!r} after)"
     refuse_other_ways(before, before)
-    assert compare(before, before, {}).asked_differently == []
+    assert compare_sides(before, before, {}).asked_differently == []
 
 
 @pytest.fixture
 def comparison(make_trace: MakeTrace) -> Comparison:
     traces = numbered([make_trace(["7", "8", "?", None], ["7", "8"])])
-    return compare(side(traces, "trained"), side(traces), {"torch": "1"})
+    return compare_sides(side(traces, "trained"), side(traces), {"torch": "1"})
 
 
 def test_a_file_gives_back_what_was_written(comparison, tmp_path):
@@ -182,7 +184,7 @@ def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(mak
     pools = numbered([make_trace(["7", "8"]), make_trace(["8", "8"])])
     traces = numbered([make_trace(["7", "8"], ["7"]), make_trace(["7", "8"], ["7"])])
     imported = Side(side(pools).run, {}, RunTally(pools))
-    told = compare(side(traces, "trained"), imported, {})
+    told = compare_sides(side(traces, "trained"), imported, {})
     assert told.asked_differently == [ConfigDifference("configuration", "imported", "generated")]
     assert [getattr(told, name) for name in HEAVY] == [None] * 3
     assert told.deliberation_pairs is None and told.vote_pairs
@@ -198,7 +200,7 @@ def test_one_answer_a_problem_is_counted_as_mcnemar_does(make_trace):
         side(numbered([make_trace(pool, given) for pool, given in run]), name)
         for run, name in ((old, "base"), (new, "trained"))
     )
-    told = compare(after, before, {})
+    told = compare_sides(after, before, {})
     counts = [dataclasses.astuple(pairs) for pairs in (told.vote_pairs, told.deliberation_pairs)]
     assert counts == [(1, 1, 1, 1, 1.0), (1, 1, 1, 1, 1.0)]
 
@@ -210,12 +212,12 @@ def test_any_deliberation_is_of_the_smaller_d(make_trace):
     many = numbered(
         [make_trace(pool, ["8", "8"], ["7", "8", "8", "8"]), make_trace(pool, ["8"], ["7"] * 4)]
     )
-    told = compare(side(many, "trained"), side(few), {})
+    told = compare_sides(side(many, "trained"), side(few), {})
     assert told.heavy_pass_at_d.before.mean == 0.5
     # Two of four of which one is right, in 3 of 6 ways; two of four that are all right.
     assert told.heavy_pass_at_d.after.mean == (0.5 + 1) / 2
     assert told.names[3:5] == ["HM@2/4", "HP@2"]
-    turned = compare(side(few), side(many, "trained"), {})
+    turned = compare_sides(side(few), side(many, "trained"), {})
     assert turned.heavy_pass_at_d.before.mean == 0.75
     assert told.by_verifier["exact"].heavy_pass_at_d == told.heavy_pass_at_d
 
@@ -231,7 +233,7 @@ def test_any_deliberation_is_of_the_smaller_d(make_trace):
 def test_votes_of_other_sizes_are_not_paired(make_trace, before, after, unpaired, pairs):
     first = numbered([make_trace(pool, ["7"]) for pool in before])
     second = numbered([make_trace(pool, ["7"]) for pool in after or before])
-    told = compare(side(second, "trained"), side(first), {})
+    told = compare_sides(side(second, "trained"), side(first), {})
     assert told.unpaired_votes == unpaired
     votes = told.vote_pairs
     assert (votes and (votes.both, votes.neither)) == pairs

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from heavydistill.config.run import Problems
+from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.micro import rows
 from heavydistill.micro.rows import TRAINING_SEEDS, MicroProblem
@@ -182,7 +182,7 @@ def test_a_deliberator_judges_the_attempts_by_its_answer():
 
 def test_training_problems_take_training_seeds_and_each_but_once():
     # Item i of a data set has the seed of the set plus i; those of evaluations stay below.
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         Problems(seed=10**9)
     assert TRAINING_SEEDS > 10**9 + 10**11
     assert tuple(MICRO_LEVELS) == FAMILIES

@@ -13,7 +13,7 @@ from generations import altered, problem, trajectory, unboxed
 from marked import eventually
 
 from heavydistill.config.versioned import write_versioned
-from heavydistill.metrics.comparison import COMPARISON, compare
+from heavydistill.metrics.comparison import COMPARISON, compare_sides
 from heavydistill.report.page import writer as chunks
 from heavydistill.report.page.writer import whole, write_report
 from heavydistill.run.experiments.comparison import side_of
@@ -352,7 +352,7 @@ def evaluated(run: Path, tmp_path: Path) -> Path:
         write_traces(rows, tmp_path / "ev" / name / TRACES_FOLDER)
         shutil.copy(run / "summary.json", tmp_path / "ev" / name)
     sides = [side_of(tmp_path / "ev" / name, name) for name in ("after", "before")]
-    write_versioned(compare(*sides, {}), tmp_path / "ev" / COMPARISON)
+    write_versioned(compare_sides(*sides, {}), tmp_path / "ev" / COMPARISON)
     return write_report([tmp_path / "ev"], tmp_path / "ev.html").file
 
 

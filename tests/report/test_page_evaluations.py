@@ -11,7 +11,7 @@ from generations import altered
 
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
-from heavydistill.metrics.comparison import COMPARISON, compare, read_comparison
+from heavydistill.metrics.comparison import COMPARISON, compare_sides, read_comparison
 from heavydistill.metrics.controls import CONTROLS, compare_with_controls
 from heavydistill.metrics.crossing import CROSSING, cross
 from heavydistill.report.grid import FEW_NOTE, percent
@@ -38,7 +38,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     write_traces(taught, folder / "after" / TRACES_FOLDER)
     sides = [side_of(folder / name, name) for name in ("after", "before")]
-    write_versioned(compare(sides[0], sides[1], {}), folder / COMPARISON)
+    write_versioned(compare_sides(sides[0], sides[1], {}), folder / COMPARISON)
     traces = {name: list(read_traces(folder / name)) for name in ("before", "after")}
     controls = dict.fromkeys(("alone-thinker", "garbled", "order-1"), traces["before"])
     write_versioned(compare_with_controls(traces["after"], 1, controls), folder / CONTROLS)
@@ -101,7 +101,7 @@ def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them
     assert share and f" to {percent(share.high)} {of_all} regress" in tables["Rate, 95% intervals"]
     assert words(shown).count(FEW_WARNING) == 2  # changes and controls
     side = side_of(runs.write_run(tmp_path / "run", 30, k=2, d=1), "run")
-    write_versioned(compare(side, side, {}), tmp_path / COMPARISON)
+    write_versioned(compare_sides(side, side, {}), tmp_path / COMPARISON)
     told = words("".join(of_folder(tmp_path)))
     assert "30 problems" in told and FEW_WARNING not in told
 
@@ -131,7 +131,7 @@ def _crossed(traces: list[Trace], readers: dict[str, float], folder: Path) -> st
 
 def test_a_run_says_nothing_of_several_and_one_alone_has_no_changes(evaluation, tmp_path):
     assert "".join(of_folder(evaluation / "after")) == ""
-    alone = compare(side_of(evaluation / "after", "after"), None, {})
+    alone = compare_sides(side_of(evaluation / "after", "after"), None, {})
     write_versioned(alone, tmp_path / COMPARISON)
     assert "".join(of_folder(tmp_path)) == ""
 

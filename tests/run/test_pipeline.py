@@ -22,6 +22,7 @@ from streaming_steps import Doubles, FailsToLoad, Gathers, Keeps, Numbers, OfNum
 from heavydistill.config.models import Sampling
 from heavydistill.errors import RunError, StoppedError, TeacherError
 from heavydistill.run import pipeline as module
+from heavydistill.run.distilabel import SUPPORTED
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.pipeline import HeavyPipeline
 
@@ -36,7 +37,7 @@ def test_one_private_part_of_distilabel_is_touched():
     assert {name for name in used & inherited if not name.startswith("__")} == PRIVATE
     own = {name for name in vars(HeavyPipeline) if name.startswith("_")}
     assert {name for name in own & inherited if not name.startswith("__")} <= {"_abc_impl"}
-    assert module.SUPPORTED == "1.5.3"
+    assert SUPPORTED == "1.5.3"
 
 
 class Passing:

@@ -3,7 +3,9 @@ import resource
 import tempfile
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,14 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from damaging import damage
+from generations import deliberation, problem, trajectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import generation
 
-from heavydistill.errors import ConfigError, RunError
-from heavydistill.schema import Deliberation, Problem, Trace, arrow_schema, to_row
+from heavydistill.errors import CONTROL, ConfigError, RunError
+from heavydistill.schema import Deliberation, Problem, Trace, Verdict, arrow_schema, to_row
 from heavydistill.store.traces import (
     TRACES_FOLDER,
+    Traces,
     read_columns,
     read_files,
     read_traces,
@@ -243,3 +247,91 @@ def test_columns_are_what_stands_under_their_names_and_nothing_else(traces):
         }
         for trace in traces
     ]
+
+
+def verdict(label: Any, extracted: str) -> Verdict:
+    return Verdict(label=label, reason="said", extracted=extracted, verifier="math@2")
+
+
+@given(trace=_values(Trace))
+@settings(max_examples=60, deadline=None)
+def test_a_trace_prints_as_at_most_twenty_short_lines(trace):
+    lines = repr(trace).split("\n")
+    assert len(lines) <= 20 and max(map(len, lines)) <= 300
+    assert not CONTROL.search(repr(trace))
+
+
+def test_a_trace_of_many_long_texts_prints_what_was_answered_and_how_often():
+    text = "What is 2 + 3?\n" + "It is a long question. " * 10**5
+    pool = [trajectory(r"\boxed{5}" + "x" * 10**6, index=n) for n in range(40)]
+    wrong = [verdict("incorrect", str(n)) for n in range(9)]
+    pool += [trajectory("4", verdict=each, index=40) for each in wrong]
+    trace = Trace(problem=problem(text), pool=pool, stratum="majority-right")
+    assert repr(trace).splitlines() == [
+        "Trace of p: ok, majority-right",
+        f"  problem: What is 2 + 3? {'It is a long question. ' * 3}".rstrip()[:91] + " ...",
+        "  reference: 5 (math)",
+        "  thinker: 49 responses",
+        "    40 x correct: 5 (said)",
+        *(f"    1 x incorrect: {n} (said)" for n in range(4)),
+        "    and 5 other answers",
+        "  deliberator: 0 responses",
+    ]
+    assert len(trace._repr_html_()) < 200_000
+
+
+class _Tags(HTMLParser):
+    """The tags of a page, and its texts by the innermost tag."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.texts: list[tuple[str, str]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.open.append(tag)
+        self.tags[tag] += 1
+        assert not attributes
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data.strip()))
+
+
+def test_a_notebook_shows_the_texts_of_a_trace_and_runs_none():
+    hostile = "</pre><script>alert(1)</script><img src=x onerror=alert(1)> $x$ \x1b[2J\u202e"
+    trace = Trace(
+        problem=problem(hostile),
+        pool=[
+            trajectory(hostile, hostile, verdict=verdict("correct", hostile)),
+            trajectory("5", index=1),
+        ],
+        deliberations=[deliberation(hostile, error=hostile)],
+    )
+    page = _Tags(trace._repr_html_())
+    assert page.tags == {"pre": 4, "details": 3, "summary": 3, "code": 3}
+    shown = hostile.replace("\x1b[2J\u202e", "")
+    assert sum(shown.strip() in text for _, text in page.texts) >= 3
+    # Formulas outside of these two are rendered, and may hold links.
+    assert {tag for tag, text in page.texts if text} == {"pre", "code"}
+
+
+def test_traces_are_counted_repeated_and_converted(tmp_path):
+    traces = [
+        Trace(problem=problem(id=str(n)), pool=[trajectory("5")], deliberations=[deliberation("5")])
+        for n in range(3)
+    ]
+    write_traces(traces, tmp_path / TRACES_FOLDER, rows_per_group=2)
+    opened = Traces(str(tmp_path))
+    assert len(opened) == 3 and repr(opened) == f"Traces of {tmp_path}: 3"
+    assert list(opened) == list(opened) == traces
+    assert opened.to_dataset().to_list() == list(map(to_row, traces))
+    frame = opened.to_pandas()
+    assert [*zip(frame["problem"], frame["role"], frame["verdict.label"], strict=True)] == [
+        (str(n), role, "correct") for n in range(3) for role in ("thinker", "deliberator")
+    ]
+    assert Traces(tmp_path).to_dataset().features["stratum"].dtype == "string"

@@ -20,7 +20,7 @@ from heavydistill.store.traces import read_traces
 from heavydistill.store.training_record import read_record
 from heavydistill.train.grpo.train import new_trainer, prepare
 from heavydistill.train.loop import freeze_others
-from heavydistill.train.merge import Merged, merge
+from heavydistill.train.merge import MergeResult, merge
 from heavydistill.verifiers.pool import VerdictPool
 
 TOWER = "model.language_model"
@@ -37,7 +37,7 @@ class Made(NamedTuple):
     sets: Path
     adapter: Path
     merged: Path
-    proof: Merged
+    proof: MergeResult
     full: Path
 
 

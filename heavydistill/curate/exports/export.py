@@ -126,12 +126,13 @@ class Trainer:
         return map(self.sft_row, rows)
 
 
-def export(sets: Path, to: str, out: Path) -> Export:
+def export(sets: str | Path, to: str, out: str | Path) -> Export:
     """Write the sets of a folder for a trainer, a key of ``TRAINERS``, into a new or empty folder.
 
     Raises ConfigError if there is nothing that the trainer can train on, or the prompts leave no
     room for a response; and RunError if the disk is full or fails.
     """
+    sets, out = Path(sets), Path(out)
     if to not in TRAINERS:
         raise ConfigError(
             f"--to: there is no exporter for {to!r}", f"Give one of {', '.join(TRAINERS)}."

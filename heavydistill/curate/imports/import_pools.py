@@ -40,6 +40,7 @@ from typing import Any
 import heavydistill
 from heavydistill.config.run import Problems
 from heavydistill.config.sets import ImportConfig
+from heavydistill.config.yaml import as_section
 from heavydistill.curate.imports.formats import (
     FORMATS,
     UNKNOWN_MODEL,
@@ -102,7 +103,7 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """Result of an import."""
 
     folder: Path
@@ -114,12 +115,15 @@ class Imported:
     reference_marker: str = ""  # Marker of the references that nobody configured
 
 
-def import_pools(config: ImportConfig, show: Show = lambda what, done, total: None) -> Imported:
+def import_pools(
+    config: ImportConfig | Mapping[str, Any], show: Show = lambda what, done, total: None
+) -> ImportResult:
     """Read the files, judge the answers and write a run folder.
 
     ``show`` is called after each reference and each problem. Raises UserError for errors that the
     user can fix, and RunError if the disk is full or fails; nothing is written in these cases.
     """
+    config = as_section(ImportConfig, config)
     folder = Path(config.out).expanduser()
     refuse_taken(folder)
     pools = ImportedPools(config, functools.partial(show, "checking references"))
@@ -146,7 +150,7 @@ def import_pools(config: ImportConfig, show: Show = lambda what, done, total: No
         if summary.trajectories.has_many_unanswered:
             given = config.problems.verifier_args
             marker = shared_marker(read_traces(new), given, config.verify)
-    return Imported(folder, summary, tally.labels, record, marker, pools.marker)
+    return ImportResult(folder, summary, tally.labels, record, marker, pools.marker)
 
 
 class ImportedPools:

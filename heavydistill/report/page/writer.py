@@ -78,27 +78,32 @@ class WrittenReport:
     figures: list[RunFigures]
 
 
-def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
-    """Write the report of runs and evaluations.
+def write_report(
+    folders: str | Path | Sequence[str | Path], out: str | Path | None = None
+) -> WrittenReport:
+    """Write the report of runs and evaluations: one HTML file that needs no network.
 
     Args:
-        folders: Folders of runs, evaluations and crossings.
-        out: File to write; an earlier report is replaced.
+        folders: Folders of runs, evaluations and crossings, or a single one.
+        out: File to write (default: beside the first folder); an earlier report is replaced.
 
     Raises:
         ConfigError: A folder has no run, a finished run without verdicts, or one of another
             schema version; or ``out`` exists and is not a report.
         RunError: A run has no traces, or the disk is full or fails; no file is written.
     """
+    given = [folders] if isinstance(folders, str | Path) else folders
+    places = [Path(folder) for folder in given]
+    out = Path(out or f"{places[0].absolute()}.html")
     _refuse_others(out)
     sources: list[ReportedRun] = []
     seen: Counter[str] = Counter()
-    for source in (source for folder in folders for source in find(folder)):
+    for source in (source for folder in places for source in find(folder)):
         seen[source.name] += 1
         more = seen[source.name]  # runs with equal names are numbered
         name = f"{source.name} ({more})" if more > 1 else source.name
         sources.append(dataclasses.replace(source, name=name))
-    together = [section for folder in folders for section in of_folder(folder)]
+    together = [section for folder in places for section in of_folder(folder)]
     with contextlib.ExitStack() as held, writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         chunks = held.enter_context(tempfile.TemporaryFile(dir=out.parent))

@@ -23,7 +23,7 @@ from heavydistill.metrics.comparison import (
     Measured,
     Model,
     Side,
-    compare,
+    compare_sides,
     refuse_other_verdicts,
 )
 from heavydistill.metrics.controls import (
@@ -50,17 +50,17 @@ _FINISH = "Repeat the same command: it goes on, and nothing is billed twice."
 _A_RUN = "Give the folder that `heavydistill generate --out FOLDER` wrote."
 
 
-def compare_runs(a: Path, b: Path) -> Comparison:
+def compare(a: str | Path, b: str | Path) -> Comparison:
     """Compare the run in folder ``b`` with the run in folder ``a``.
 
     Raises:
         ConfigError: A folder has no finished run, or the runs cannot be compared.
     """
     for folder in (a, b):
-        _refuse_unfinished(folder)
-    before, after = side_of(a, A), side_of(b, B)
+        _refuse_unfinished(Path(folder))
+    before, after = side_of(Path(a), A), side_of(Path(b), B)
     refuse_other_verdicts(before, after)
-    return compare(after, before, {})
+    return compare_sides(after, before, {})
 
 
 def side_of(run: Path, name: str) -> Side:

@@ -47,7 +47,7 @@ from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.heavy.prompts import asked_of_thinker
-from heavydistill.metrics.comparison import COMPARISON, Comparison, compare, refuse_other_ways
+from heavydistill.metrics.comparison import COMPARISON, Comparison, compare_sides, refuse_other_ways
 from heavydistill.metrics.controls import (
     ALONE,
     CHAIN,
@@ -81,7 +81,7 @@ _RAN_BY = ("distilabel", "torch", "transformers")
 _CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
 
 
-RunOne = Callable[[str, generate.Plan], generate.Finished]
+RunOne = Callable[[str, generate.Plan], generate.RunResult]
 """Called with (name, plan); executes ``run.generate.run`` and prints the progress."""
 
 
@@ -196,7 +196,7 @@ class EvaluationPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluationResult:
     """The result of an evaluation: the comparison of the runs, and the controls."""
 
     comparison: Comparison
@@ -206,7 +206,7 @@ class Evaluated:
 def check(
     config: RunConfig,
     before: str | None = None,
-    controls: Collection[str] = (),
+    controls: str | Collection[str] = (),
     orders: int = 1,
     on_checked: OnChecked | None = None,
     contact: Contact | None = None,
@@ -216,7 +216,7 @@ def check(
     Args:
         config: Configuration as given by the user.
         before: Baseline model for both roles; None for no comparison.
-        controls: A selection from ``metrics.controls.NAMES``, or ``all``.
+        controls: A selection from ``metrics.controls.NAMES``, or ``all``; a text has commas.
         orders: Number of different orders of the attempts in the caches of the run after.
         on_checked: As in ``generate.check``, for each run in turn.
         contact: As in ``generate.check``.
@@ -278,7 +278,7 @@ def paired(
     return first, after_run.config
 
 
-def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
+def evaluate(plan: EvaluationPlan, run_one: RunOne) -> EvaluationResult:
     """Execute the runs of a plan from ``check``, compare them, and write the folder.
 
     Raises:
@@ -296,10 +296,10 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
         if BEFORE in sides:
             refuse_other_ways(sides[BEFORE], sides[AFTER])
         versions = {name: importlib.metadata.version(name) for name in _RAN_BY}
-        comparison = compare(sides[AFTER], sides.get(BEFORE), versions)
+        comparison = compare_sides(sides[AFTER], sides.get(BEFORE), versions)
         write_versioned(comparison, made.folder / COMPARISON)
         if not plan.controls:
-            return Evaluated(comparison, None)
+            return EvaluationResult(comparison, None)
         checked = {
             each.name: each.plan or made.check_on_pools(each.name, each.config, AFTER)
             for each in plan.controls
@@ -312,16 +312,17 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
         evaluated = all_traces(folders[AFTER])
         controlled = compare_with_controls(evaluated, after.config.rounds, traces, missing)
         write_versioned(controlled, made.folder / CONTROLS)
-        return Evaluated(comparison, controlled)
+        return EvaluationResult(comparison, controlled)
 
 
-def control_names(given: Iterable[str], config: RunConfig) -> list[str]:
+def control_names(given: str | Iterable[str], config: RunConfig) -> list[str]:
     """Return the names of controls; ``all`` stands for all that are possible with ``config``.
 
     Raises:
         ConfigError: A control is unknown.
     """
-    names = list(dict.fromkeys(map(str.strip, given)))
+    listed = given.split(",") if isinstance(given, str) else given
+    names = list(dict.fromkeys(map(str.strip, listed)))
     if "all" in names:
         return [name for name in NAMES if name != CHAIN or not config.pools]
     if unknown := sorted({*names} - {*NAMES}):

@@ -74,6 +74,7 @@ class Code(Verifier):
     """The verifier ``code``, described in this module's docstring."""
 
     name = "code"
+    version = f"5-python-{sys.version_info.major}.{sys.version_info.minor}"
     argument_columns: ClassVar[tuple[str, ...]] = formats.ARGUMENTS
     needs_reference = False
     domain = "code"
@@ -81,10 +82,6 @@ class Code(Verifier):
     def __init__(self) -> None:
         self._config = Sandboxing()
         self._sandbox: Sandbox | None = None
-
-    @property
-    def version(self) -> str:
-        return f"5-python-{sys.version_info.major}.{sys.version_info.minor}"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         task = task_of(problem)

@@ -32,7 +32,7 @@ import contextlib
 import difflib
 import json
 import re
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -53,14 +53,11 @@ class Instructions(Verifier):
     """The verifier ``instructions``, described in this module's docstring."""
 
     name = "instructions"
+    version = f"3-langdetect-{metadata.version('langdetect')}"
     argument_columns = COLUMNS
     needs_reference = False
     # The prompt wordings of other domains ask for a box, which the instructions may forbid.
     domain = "general"
-
-    @cached_property
-    def version(self) -> str:
-        return f"3-langdetect-{metadata.version('langdetect')}"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         if len(text) > MOST_CHARACTERS:

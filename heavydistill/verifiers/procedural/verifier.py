@@ -21,7 +21,7 @@ import importlib
 import json
 import warnings
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -134,11 +134,8 @@ class Procedural(Verifier):
     """The verifier ``procedural``, described in this module's docstring."""
 
     name = "procedural"
+    version = f"reasoning-gym-{metadata.version('reasoning-gym')}+{_REVISION}"
     accepts_others = True
-
-    @cached_property
-    def version(self) -> str:
-        return f"reasoning-gym-{metadata.version('reasoning-gym')}+{_REVISION}"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         return boxed(text) or Decision("incorrect", "no_answer")

@@ -12,7 +12,7 @@ from import_files import EGGS, GOLD, STAIRS, answers_row, boxed, config_of, line
 from runs import build
 
 from heavydistill.config.sets import ImportConfig
-from heavydistill.curate.imports.import_pools import Imported, ImportedPools, import_pools
+from heavydistill.curate.imports.import_pools import ImportedPools, ImportResult, import_pools
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.metrics.summary import summarize
 from heavydistill.schema import Trace
@@ -167,7 +167,7 @@ def configured(folder: Path, *rows: Any, name: str = "a.jsonl", **keys: Any) -> 
     )
 
 
-def imported(folder: Path, *rows: Any, **keys: Any) -> tuple[Imported, list[Trace]]:
+def imported(folder: Path, *rows: Any, **keys: Any) -> tuple[ImportResult, list[Trace]]:
     done = import_pools(configured(folder, *rows, **keys))
     return done, list(read_traces(done.folder))
 

@@ -21,7 +21,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.comparison import as_markdown, print_comparison
-from heavydistill.run.experiments.comparison import compare_runs
+from heavydistill.run.experiments.comparison import compare
 from heavydistill.run.result import REJECTS_FOLDER
 from heavydistill.schema import FAILED
 from heavydistill.store.atomic import Workplace
@@ -49,7 +49,7 @@ def test_what_a_run_says_of_itself_stands(a, b):
     names = [field.name for field in dataclasses.fields(Usage) if field.name != "cost_usd"]
     usage = {"thinking": dict.fromkeys(names, 0)}
     record(b, heavydistill="0.0.9", thinker=None, deliberator=model, usage=usage, left_out=3)
-    told = compare_runs(a, b)
+    told = compare(a, b)
     assert told.after.heavydistill == "0.0.9" and told.after.thinker is None
     assert told.after.deliberator and dataclasses.asdict(told.after.deliberator) == model
     assert told.after.summary.usage["thinking"].requests == 0 and told.after.left_out == 3
@@ -60,7 +60,7 @@ def test_what_a_run_says_of_itself_stands(a, b):
     assert [run.name for run in (told.before, told.after)] == ["A", "B"]
     # One on the pools of another does not know what that left out.
     (b / "config.yaml").write_text(dump_config(RunConfig(pools="/elsewhere", pools_sha256="0123")))
-    assert compare_runs(a, b).after.left_out is None
+    assert compare(a, b).after.left_out is None
 
 
 def test_evaluated_runs_are_compared_with_their_controls_beside_them(tmp_path):
@@ -73,7 +73,7 @@ def test_evaluated_runs_are_compared_with_their_controls_beside_them(tmp_path):
         write_traces(without, run.with_name("alone-thinker") / TRACES_FOLDER)
         (run.parent / "controls.json").write_text("{}")
     folders = [tmp_path / name / "after" for name in ("a", "b")]
-    told = compare_runs(*folders)
+    told = compare(*folders)
     assert list(told.minus_controls) == ["alone", "garbled"] and told.heavy_mean_at_d
     worth, alone = told.minus_controls["garbled"], told.minus_controls["alone"]
     assert worth.before == Interval(0, 0, 0) and alone.after == told.heavy_mean_at_d.after
@@ -84,15 +84,15 @@ def test_evaluated_runs_are_compared_with_their_controls_beside_them(tmp_path):
     assert "The attempts' values add 0.0 (0.0 to 0.0) in A, +" in printed
     assert "HM - garbled" in printed and "| HM - alone, no attempts | 0.0 (0.0" in as_markdown(told)
     shutil.rmtree(tmp_path / "a" / "garbled")
-    assert list(compare_runs(*folders).minus_controls) == ["alone"]
+    assert list(compare(*folders).minus_controls) == ["alone"]
     (tmp_path / "b" / "controls.json").unlink()
-    assert not compare_runs(*folders).minus_controls
+    assert not compare(*folders).minus_controls
 
 
 def test_runs_asked_differently_are_compared_and_it_is_said(a, b):
     config = RunConfig(domain="stem", teacher="glm-4.6", endpoint={"base_url": "http://x:1/v1"})
     (b / "config.yaml").write_text(dump_config(config))
-    told = compare_runs(a, b)
+    told = compare(a, b)
     assert [(one.key, one.before, one.after) for one in told.asked_differently] == [
         ("domain", "brief", "stem")
     ]
@@ -108,7 +108,7 @@ def test_a_run_on_the_pools_of_another_differs_in_nothing_that_it_did_not_ask(a,
     reading, asking = (a, b) if reader == "a" else (b, a)
     (asking / "config.yaml").write_text(dump_config(RunConfig.model_validate(asked)))
     (reading / "config.yaml").write_text(dump_config(RunConfig.model_validate(read)))
-    told = {one.key for one in compare_runs(a, b).asked_differently}
+    told = {one.key for one in compare(a, b).asked_differently}
     assert told == {"seed", "domain"}
 
 
@@ -116,24 +116,24 @@ def test_runs_on_other_pools_are_told_apart(a, b):
     for run, pools in ((a, "0123"), (b, "4567")):
         config = RunConfig(pools="/elsewhere", pools_sha256=pools)
         (run / "config.yaml").write_text(dump_config(config))
-    told = [(one.key, one.before, one.after) for one in compare_runs(a, b).asked_differently]
+    told = [(one.key, one.before, one.after) for one in compare(a, b).asked_differently]
     assert told == [("pools_sha256", "0123", "4567")]
 
 
 def test_the_same_runs_give_the_same_bytes_anywhere(a, b, tmp_path, monkeypatch):
-    first = as_json(compare_runs(a, b))
+    first = as_json(compare(a, b))
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     for run in (a, b):
         run.rename(moved / run.name)
     monkeypatch.chdir(moved)
-    assert as_json(compare_runs(Path("a"), Path("b"))) == first
+    assert as_json(compare(Path("a"), Path("b"))) == first
     assert str(tmp_path) not in first
 
 
 def test_models_that_are_folders_are_told_by_their_names(tmp_path, b):
     a = write_run(tmp_path / "a", 12, k=4, thinker="/models/mine", deliberation_model="out/mine")
-    told = compare_runs(a, b)
+    told = compare(a, b)
     assert told.before and told.before.thinker == told.before.deliberator
     assert told.before.thinker and told.before.thinker.name == "mine"
     assert "/models" not in as_json(told)
@@ -145,7 +145,7 @@ def test_rows_that_failed_count_as_wrong(a, b):
     failed = dataclasses.replace(rows[3], pool=[], deliberations=[], status=f"{FAILED}verify: /x")
     write_traces([*rows[:3], *rows[4:]], b / TRACES_FOLDER)
     write_traces([failed], b / REJECTS_FOLDER)
-    told = compare_runs(a, b)
+    told = compare(a, b)
     assert told.problems == 12 and told.after.summary.statuses == {"ok": 11, "failed": 1}
 
 
@@ -156,7 +156,7 @@ def test_an_import_is_a_run_without_configuration(tmp_path):
     ]
     for run in runs:
         (run / "summary.json").write_text(json.dumps({"missing": 0}))
-    told = compare_runs(*runs)
+    told = compare(*runs)
     assert told.asked_differently == [] and told.after.deliberator is None
     assert told.mean_at_k.difference and told.mean_at_k.difference.mean == 0.0
     assert told.heavy_mean_at_d is None
@@ -215,7 +215,7 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
 def test_what_is_no_comparable_run_is_refused_with_what_is_missing(a, b, message):
     REFUSED[message](b)
     with pytest.raises(ConfigError) as caught:
-        compare_runs(a, b)
+        compare(a, b)
     assert message in str(caught.value)
 
 
@@ -225,5 +225,5 @@ def test_a_run_that_is_being_written_is_refused(a, b):
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(ConfigError, match="is still being written"):
-            compare_runs(a, b)
-    assert compare_runs(a, b).problems == len(list(read_traces(a)))
+            compare(a, b)
+    assert compare(a, b).problems == len(list(read_traces(a)))

@@ -17,8 +17,8 @@ from heavydistill.errors import TeacherError, UserError
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
 from heavydistill.run.experiments.crossing import CrossingPlan, check, crossed
-from heavydistill.run.generate import Finished
 from heavydistill.run.generate import Plan as RunPlan
+from heavydistill.run.generate import RunResult
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
 MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
@@ -36,7 +36,7 @@ def checked(tmp_path: Path, thinkers: list[str], readers: list[str], **keys: Any
     return check(load_config(None, {**usual, **keys}), thinkers, readers)
 
 
-def made(plan: RunPlan, right: bool) -> Finished:
+def made(plan: RunPlan, right: bool) -> RunResult:
     """As if the run was made: one problem of two has a right attempt, all deliberations are so."""
     traces = [pool_of(1, ["1", "0"]), pool_of(2, ["0", "0"])]
     label = "correct" if right else "incorrect"
@@ -45,14 +45,14 @@ def made(plan: RunPlan, right: bool) -> Finished:
         for trace in traces
     ]
     write_traces(traces, plan.folder / TRACES_FOLDER)
-    return Finished(plan.folder, summarize(traces), 0, 0)
+    return RunResult(plan.folder, summarize(traces), 0, 0)
 
 
 def test_a_thinker_is_asked_once_and_all_read_its_pools(trained, tmp_path):
     plan = checked(tmp_path, ["micro-student", trained], ["micro", trained])
     asked: dict[str, RunPlan] = {}
 
-    def run_one(name: str, each: RunPlan) -> Finished:
+    def run_one(name: str, each: RunPlan) -> RunResult:
         asked[name] = each
         return made(each, each.config.deliberator == "micro")
 
@@ -91,7 +91,7 @@ def test_a_thinker_is_asked_once_and_all_read_its_pools(trained, tmp_path):
 def test_what_a_step_failed_on_counts_as_wrong_for_all_who_read(tmp_path):
     plan = checked(tmp_path, ["micro-student"], ["micro", "micro-student"])
 
-    def run_one(name: str, each: RunPlan) -> Finished:
+    def run_one(name: str, each: RunPlan) -> RunResult:
         finished = made(each, True)
         if not each.pools:
             return finished
@@ -111,7 +111,7 @@ def test_a_budget_that_is_given_holds_for_every_reader(tmp_path):
     plan = checked(tmp_path, ["micro"], ["micro", "micro-student"], cache__budget_tokens=700)
     asked: dict[str, RunPlan] = {}
 
-    def run_one(name: str, each: RunPlan) -> Finished:
+    def run_one(name: str, each: RunPlan) -> RunResult:
         asked[name] = each
         return made(each, True)
 

@@ -31,8 +31,8 @@ from heavydistill.run.experiments.evaluation import (
     evaluate,
     paired,
 )
-from heavydistill.run.generate import Finished
 from heavydistill.run.generate import Plan as RunPlan
+from heavydistill.run.generate import RunResult
 from heavydistill.run.result import made_by
 from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import REJECTS_FOLDER, TRACES_FOLDER, read_traces, write_traces
@@ -143,7 +143,7 @@ def test_whatever_can_be_mended_is_said_before_anything_is_written(trained, tmp_
     assert sorted(tmp_path.rglob("*")) == there
 
 
-def with_answers(plan: RunPlan, answers: list[str], rejected: bool = False) -> Finished:
+def with_answers(plan: RunPlan, answers: list[str], rejected: bool = False) -> RunResult:
     """As if the run was made: the first problem has these attempts, the others none."""
     trace = pool_of(1, answers)
     traces = [Trace(problem=problem, pool=[]) for problem in plan.problems]
@@ -154,13 +154,13 @@ def with_answers(plan: RunPlan, answers: list[str], rejected: bool = False) -> F
     write_traces([*traces[:1], *traces[1 + rejected :]], plan.folder / TRACES_FOLDER)
     (plan.folder / "config.yaml").write_text(dump_config(plan.config))
     (plan.folder / "summary.json").write_text(json.dumps(made_by(plan.run)))
-    return Finished(plan.folder, summarize(traces), int(rejected), 0)
+    return RunResult(plan.folder, summarize(traces), int(rejected), 0)
 
 
 def test_the_folder_holds_both_runs_and_what_came_of_them(trained, tmp_path):
     plan, asked = checked(tmp_path, deliberator=trained), []
 
-    def run_one(which: str, each: RunPlan) -> Finished:
+    def run_one(which: str, each: RunPlan) -> RunResult:
         asked.append(which)
         assert not plan.place.folder.exists()
         return with_answers(each, ["1", "1"] if which == AFTER else ["0", "1"], which == BEFORE)
@@ -195,7 +195,7 @@ def test_the_file_tells_models_by_name_and_revision_and_no_places(trained, tmp_p
 def test_a_run_that_breaks_leaves_no_folder(trained, tmp_path):
     plan = checked(tmp_path, deliberator=trained)
 
-    def run_one(which: str, each: RunPlan) -> Finished:
+    def run_one(which: str, each: RunPlan) -> RunResult:
         if which == AFTER:
             raise KeyboardInterrupt
         return with_answers(each, ["1"])
@@ -236,7 +236,7 @@ def test_a_control_that_asks_anew_is_made_as_it_was_checked(trained, tmp_path, m
     plan, asked = check(given, controls=["chain"]), {}
     monkeypatch.setattr(generate, "check", lambda *_: pytest.fail("it was checked too late"))
 
-    def run_one(which: str, each: RunPlan) -> Finished:
+    def run_one(which: str, each: RunPlan) -> RunResult:
         asked[which] = each
         return with_answers(each, ["1", "0"])
 
@@ -254,7 +254,7 @@ def test_a_control_without_any_pool_is_refused_before_one_is_asked(trained, tmp_
     given = config(teacher=trained, problems__limit=3, out=str(tmp_path / "evals" / "x"))
     plan, asked = check(given, controls=["alone", "garbled", "transplant"]), []
 
-    def run_one(which: str, each: RunPlan) -> Finished:
+    def run_one(which: str, each: RunPlan) -> RunResult:
         asked.append(which)
         return with_answers(each, ["1", "0"])
 
