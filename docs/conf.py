@@ -52,6 +52,7 @@ sections = {
         "guides/generate",
         "guides/verifiers",
         "guides/own-verifier",
+        "guides/plugins",
         "guides/build",
         "guides/train",
         "guides/evaluate",

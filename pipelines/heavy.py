@@ -37,6 +37,7 @@ def build(run: ResolvedRun) -> HeavyPipeline:
             name="load_problems",
             source=config.problems,
             verify=config.verify,
+            plugins=config.plugins,
             batch_size=wiring.LOCAL_BATCH,
         )
         last = last >> SampleTrajectories(
@@ -59,6 +60,7 @@ def build(run: ResolvedRun) -> HeavyPipeline:
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
+                plugins=config.plugins,
                 **wiring.counting_of(run),
                 min_k=config.think.min_k,
                 seed=config.seed,

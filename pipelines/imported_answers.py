@@ -56,6 +56,7 @@ def build(run: ResolvedRun) -> HeavyPipeline:
         caches = BuildCaches(
             name="build_caches_1",
             choice=config.cache,
+            plugins=config.plugins,
             **wiring.counting_of(run),
             min_k=config.think.min_k,
             seed=config.seed,

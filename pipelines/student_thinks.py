@@ -49,6 +49,7 @@ def build(run: ResolvedRun) -> HeavyPipeline:
             name="load_problems",
             source=config.problems,
             verify=config.verify,
+            plugins=config.plugins,
             batch_size=wiring.LOCAL_BATCH,
         )
         attempts = SampleTrajectories(
@@ -62,6 +63,7 @@ def build(run: ResolvedRun) -> HeavyPipeline:
         caches = BuildCaches(
             name="build_caches_1",
             choice=config.cache,
+            plugins=config.plugins,
             **wiring.counting_of(run),
             min_k=config.think.min_k,
             seed=config.seed,

@@ -17,7 +17,7 @@ PACKAGE = "heavydistill"
 # A part is a module or folder right under the package. It may import its own tier and those before
 # it; within a tier files may know each other, but never in a circle.
 TIERS = [
-    {"schema", "errors"},
+    {"schema", "errors", "plugins"},
     {"config", "heavy", "metrics"},
     {"store", "models", "verifiers", "problems", "chat"},
     {"run", "pipeline", "curate", "train", "report", "hub", "micro", "doctor", "skill"},

@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from heavydistill import plugins as registered
 from heavydistill.config.run import load_config
 from heavydistill.config.shipped import shipped
 from heavydistill.models import registry
 from heavydistill.models.profiles import PROVIDERS, ProfileFile, serve_command
-from heavydistill.report.terminal import plain, print_command, print_table, table
+from heavydistill.report.terminal import plain, print_command, print_table, say, table
 
 
 def teachers(
@@ -65,6 +66,30 @@ def benchmarks(
         rows.add_row(known.name, size, samples, known.verifier, licence, token)
     print_table(rows, console)
     print_command("One of them", ["heavydistill", "benchmarks", known.name], console)
+
+
+def plugins(
+    files: Annotated[list[Path] | None, typer.Argument(help="Python files with plug-ins.")] = None,
+) -> None:
+    """List plug-ins: those of installed packages and of files, and what is shipped.
+
+    The exit code is 1 if the plug-ins of a package cannot be used.
+    """
+    from heavydistill.curate.exports import export  # noqa: F401, as the next ones
+
+    registered.load_installed()
+    registered.load_files(map(str, files or ()))
+    console = Console()
+    rows = table(console, "Kind", "Name", "From", numbers=1)
+    for each in registered.loaded.values():
+        rows.add_row(each.kind, each.name, each.place)
+    for kind, names in registered.shipped.items():
+        rows.add_row(kind, ", ".join(names), "shipped")
+    print_table(rows, console)
+    for place, why in registered.broken.items():
+        say(f"The plug-ins of {place} cannot be used: {why}", console, "red")
+    if registered.broken:
+        raise typer.Exit(1)
 
 
 def _print_file(file: Path, notes: Iterable[str], console: Console) -> None:

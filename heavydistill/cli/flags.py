@@ -36,8 +36,6 @@ from heavydistill.errors import ConfigError, HeavydistillError
 
 Verb = Callable[..., None]
 
-_OWN = "verify.own"
-
 
 @dataclass(frozen=True, slots=True)
 class Flag:
@@ -85,6 +83,7 @@ _RUN_FLAGS = (
     Flag("endpoint.fresh", "Cost"),
     Flag("out", "Run"),
     Flag("journal", "Run"),
+    Flag("plugins", "Run", "plugin"),
     Flag("processes", "Run"),
 )
 
@@ -139,9 +138,11 @@ def run_config(
 
         preset = benchmarks.benchmark(benchmark).preset
     config = load_config(path, keys, preset)
-    if path and _OWN not in keys:
-        files = ",".join(config.verify.own)
-        refuse_code_of_saved(path, config, f"name them yourself: --set '{_OWN}=[{files}]'")
+    code = {"verify.own": config.verify.own, "plugins": config.plugins}
+    unnamed = {key: ",".join(files) for key, files in code.items() if files and key not in keys}
+    if path and unnamed:
+        flags = " ".join(f"--set '{key}=[{files}]'" for key, files in unnamed.items())
+        refuse_code_of_saved(path, config, f"name them yourself: {flags}")
     return config
 
 

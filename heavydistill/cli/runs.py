@@ -97,7 +97,8 @@ def replay(
         str | None, typer.Option(help="Folder of the journal, if it moved.", show_default=False)
     ] = None,
     run_verifiers: Annotated[
-        bool, typer.Option("--run-verifiers", help="Execute the Python files in verify.own.")
+        bool,
+        typer.Option("--run-verifiers", help="Execute the Python files in verify.own and plugins."),
     ] = False,
     full: Full = False,
 ) -> None:

@@ -43,6 +43,7 @@ _BUILD_FLAGS = (
     Flag("chat_template", _SETS),
     Flag("sets.written_by", _SETS, "cache-from"),
     Flag("against", _SETS),
+    Flag("plugins", _SETS, "plugin"),
     Flag("seed", _SETS),
 )
 _REFILTER_FLAGS = (

@@ -35,8 +35,8 @@ _VERBS = {
     "inspect.journal",
     "Training": "sets.build sets.refilter sets.export training.sft training.grpo training.merge",
     "Evaluation": "experiments.evaluate experiments.compare experiments.cross",
-    "Models and publishing": "doctor.doctor catalog.teachers catalog.benchmarks publish.publish "
-    "publish.skill",
+    "Models and publishing": "doctor.doctor catalog.teachers catalog.benchmarks catalog.plugins "
+    "publish.publish publish.skill",
 }
 """Maps a heading to the modules and functions of its verbs."""
 _FLAGS_OF_FILES = {

@@ -15,11 +15,12 @@ import re
 import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from heavydistill import plugins
 from heavydistill.config.models import ADDRESS_OF_A_SANDBOX, Endpoint, Judge, SamplingChoice
 from heavydistill.config.yaml import Section, form, load, parse_yaml
 from heavydistill.errors import ConfigError, MissingModelError
@@ -28,6 +29,8 @@ Selection = Literal[
     "random", "max_answer_num", "max_diversity", "max_length", "group_one", "stratified"
 ]
 Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
+plugins.ship("selection", get_args(Selection))
+plugins.ship("pruning", get_args(Pruning))
 Domain = Literal["general", "stem", "code", "brief"]
 Shape = Literal["gpqa", "livecodebench"]
 Language = Literal["en", "zh"]
@@ -43,6 +46,8 @@ Budget = Annotated[
     str, form(_BUDGET, "must be US dollars or tokens, e.g. 25usd, 500ktok or 40Mtok")
 ]
 """A cost in US dollars or tokens: ``25usd``, ``40Mtok``."""
+PythonFiles = Annotated[list[str], BeforeValidator(plugins.files_of)]
+"""Paths of Python files; a function or class given from Python stands for its file."""
 
 
 class Problems(Section):
@@ -121,13 +126,8 @@ class Verifying(Section):
     memory_mb: int = Field(default=2048, ge=512)
     """Maximum address space of a process that judges, in MiB."""
     sandbox: Sandboxing = Sandboxing()
-    own: list[str] = Field(default_factory=list)
+    own: PythonFiles = Field(default_factory=list)
     """Python files with your own verifiers, which problems name by their ``name``."""
-
-    @field_validator("own")
-    @classmethod
-    def _wherever_a_step_runs(cls, own: list[str]) -> list[str]:
-        return [str(Path(file).expanduser().absolute()) for file in own]
 
 
 class Think(Section):
@@ -146,10 +146,10 @@ class CacheChoice(Section):
 
     width: int | None = Field(default=None, ge=2)
     """Number of trajectories in a cache (default: all usable ones)."""
-    selection: Selection = "random"
-    """Selection of trajectories if more than ``width`` are usable."""
-    pruning: Pruning = "answer_only"
-    """Method that cuts each trajectory to the token budget."""
+    selection: Selection | str = "random"
+    """Selection of trajectories if more than ``width`` are usable, or a plug-in's."""
+    pruning: Pruning | str = "answer_only"
+    """Method that cuts each trajectory to the token budget, or a plug-in's."""
     order: int = Field(default=0, ge=0)
     """Number of places by which the shuffled trajectories are rotated."""
     attempts: Attempts = "own"
@@ -218,6 +218,9 @@ class RunConfig(Section):
     """Maximum cost of served models, e.g. 25usd or 40Mtok, for all runs into the same folder
     together. A run with another K, D, limit, seed or time-out continues with the remaining
     budget."""
+    plugins: PythonFiles = Field(default_factory=list)
+    """Python files with plug-ins, which other keys name: selections, pruning methods, sources of
+    problems, teachers. Verifiers are in ``verify.own``; installed plug-ins need no key."""
     processes: int = Field(default=1, ge=1)
     """Number of processes that share the problems, e.g. one per core or GPU. Each process loads its
     own copy of a local model; an endpoint needs only one process."""
@@ -236,6 +239,9 @@ class RunConfig(Section):
         place = {"out", "journal", "budget", "pools", "processes"}
         content = self.model_dump(exclude=place if self.pools else place | {"pools_sha256"})
         content["verify"]["own"] = [Path(file).name for file in self.verify.own]
+        content["plugins"] = [Path(file).name for file in self.plugins]
+        if not self.plugins:  # as for ``cache.attempts``
+            del content["plugins"]
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
         if self.cache.attempts == "own":
             del content["cache"]["attempts"]
@@ -245,6 +251,16 @@ class RunConfig(Section):
             if not self.judge.prompt:  # as for ``cache.attempts``
                 del content["judge"]["prompt"], content["judge"]["replies"]
         return content
+
+    def load_plugins(self) -> None:
+        """Load all plug-ins, and check the names that may be of one.
+
+        Raises:
+            ConfigError: As ``plugins.load``, or there is no plug-in of that name.
+        """
+        plugins.load(self.plugins, self.verify.own)
+        plugins.require("selection", self.cache.selection, "cache.selection")
+        plugins.require("pruning", self.cache.pruning, "cache.pruning")
 
     @property
     def identity(self) -> str:
@@ -366,14 +382,13 @@ def load_config(
 
 
 def refuse_code_of(run: Path, config: RunConfig, fix: str) -> None:
-    """Raise ConfigError if the saved configuration of a run names Python files of verifiers.
+    """Raise ConfigError if the saved configuration of a run names Python files.
 
     These files would be executed, and may come from another person. ``fix`` says how to allow it.
     """
-    if config.verify.own:
+    if files := [*config.verify.own, *config.plugins]:
         raise ConfigError(
-            f"{run} names Python files with verifiers, which would be executed: "
-            f"{', '.join(config.verify.own)}",
+            f"{run} names Python files, which would be executed: {', '.join(files)}",
             f"Read them. If you trust them, {fix}.",
         )
 

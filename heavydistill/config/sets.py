@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from heavydistill import plugins
 from heavydistill.config.models import Endpoint, SamplingChoice
-from heavydistill.config.run import Budget, Pruning, Verifying
+from heavydistill.config.run import Budget, Pruning, PythonFiles, Verifying
 from heavydistill.config.yaml import Section, load
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
@@ -35,8 +36,8 @@ class Sets(Section):
 class CacheCut(Section):
     """Construction of the prompt of a drawn set; a set of the run keeps its own cache."""
 
-    pruning: Pruning = "answer_only"
-    """Method that cuts each attempt to the token budget."""
+    pruning: Pruning | str = "answer_only"
+    """Method that cuts each attempt to the token budget, or a plug-in's."""
     budget_tokens: int | None = Field(default=None, ge=64)
     """Maximum number of tokens of a prompt, by the student's tokenizer (default: what the student's
     context leaves beside a response, at most 80,000)."""
@@ -124,9 +125,16 @@ class BuildConfig(Section):
     texts (default: the bundled benchmarks; an empty list: none)."""
     redeliberate: Redeliberate | None = None
     verify: Verifying = Verifying()
+    plugins: PythonFiles = Field(default_factory=list)
+    """Python files with plug-ins, which other keys name: filters, pruning methods."""
     out: str = ""
     """Folder of the sets, which must be new or empty (default: sets/NAME, where NAME is the name of
     the first run's folder)."""
+
+    def load_plugins(self) -> None:
+        """Load all plug-ins, and check the names that may be of one; as for ``RunConfig``."""
+        plugins.load(self.plugins, self.verify.own)
+        plugins.require("pruning", self.cache.pruning, "cache.pruning")
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> BuildConfig:

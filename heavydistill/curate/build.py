@@ -76,6 +76,7 @@ def build_sets(
         KeyboardInterrupt, StoppedError: Interrupted while requesting deliberations. The responses
             are in the journal, and running the same command again continues from there.
     """
+    config.load_plugins()
     contact = None if dry_run else Contact()
     sources = open_sources(config.runs)
     _require_pools(config, sources)
@@ -285,7 +286,7 @@ def _strata(build: BuildState) -> dict[str, Strata]:
 
 def _content(config: BuildConfig) -> dict[str, Any]:
     """Return the configuration of a build for the manifest, without folders and addresses."""
-    tree = config.model_dump(mode="json", exclude={"out", "runs", "verify"})
+    tree = config.model_dump(mode="json", exclude={"out", "runs", "verify", "plugins"})
     tree["student"] = name_alone(tree["student"])
     tree["chat_template"] = tree["chat_template"] and Path(tree["chat_template"]).name
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]

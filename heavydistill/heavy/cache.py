@@ -21,9 +21,8 @@ import itertools
 import random
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from heavydistill.config.run import Pruning, Selection
 from heavydistill.errors import BudgetError
 from heavydistill.heavy.prompts import FENCE_SLOT, Prompt, thinker_prompt
 from heavydistill.heavy.pruning import Reader, defuse, fit, prepare, prune
@@ -47,9 +46,9 @@ def build_cache(
     *,
     round: int,
     seed: int,
-    selection: Selection,
+    selection: str,
     width: int | None,
-    pruning: Pruning,
+    pruning: str,
     budget_tokens: int,
     prompt: Prompt,
     reader: Reader,
@@ -115,16 +114,15 @@ def recut(
     """
     by_id = {generation.id: generation for generation in generations}
     shown = [by_id[item.generation] for item in cache.items]
-    pruning = cast(Pruning, cache.items[0].mode)
     made = {name: getattr(cache, name) for name in ("round", "seed", "selection", "left_out")}
-    return _cut(made, problem, shown, pruning, budget_tokens, prompt, reader)
+    return _cut(made, problem, shown, cache.items[0].mode, budget_tokens, prompt, reader)
 
 
 def _cut(
     made: Mapping[str, Any],
     problem: Problem,
     shown: Sequence[Generation],
-    pruning: Pruning,
+    pruning: str,
     budget_tokens: int,
     prompt: Prompt,
     reader: Reader,

@@ -9,6 +9,7 @@ Modes:
     think_clipped: The reasoning, a blank line, the answer text. If these exceed their share, the
         beginning of the reasoning is removed; if the answer text alone exceeds the share, it is cut
         as in answer_only.
+    A plug-in gets the attempt with its reasoning and the share, first of all tokens.
 
 A line with an ellipsis replaces removed text between two kept parts. ``water_fill`` divides the
 budget into shares. The final answer is the last occurrence of ``extracted`` in the answer text,
@@ -27,11 +28,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol, TypeVar
 
-from heavydistill.config.run import Pruning
+from heavydistill import plugins
 from heavydistill.schema import CacheItem, Generation
 
 _ELLIPSIS = "\n...\n"
@@ -91,19 +92,15 @@ class Attempt:
     """A generation prepared for cutting; spans are (start, end) in ``answer_text``."""
 
     generation: str  # Id of the generation
-    mode: Pruning  # Pruning mode
-    reasoning: str  # Thinking that may be included; empty except in ``think_clipped``
+    mode: str  # Pruning mode
+    reasoning: str  # Thinking that may be included; empty in shipped modes but ``think_clipped``
     answer_text: str
     sentence: _Span  # Span of the sentence with the final answer
     final: _Span  # Span of the final answer, within ``sentence``
+    text: str  # Uncut text: all that a cache may show of the attempt
     tokens: int  # Number of tokens of the uncut text
     least_tokens: int  # Number of tokens of the final answer, at most ``tokens``
     defused: int  # Number of control tokens that were made harmless in the uncut text
-
-    @property
-    def text(self) -> str:
-        """All text of the attempt that a cache may show, before cutting."""
-        return _after_reasoning(self.reasoning, self.answer_text)
 
 
 def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
@@ -121,27 +118,33 @@ def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
         total += count
 
 
-def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
+def prepare(generation: Generation, mode: str, reader: Reader) -> Attempt:
     """Analyse a usable generation once, so that it can be cut to different shares."""
     answer_text, defused = defuse(generation.answer_text, reader.control_tokens)
     extracted, _ = defuse(generation.extracted or "", reader.control_tokens)
     reasoning = ""
-    if mode == "think_clipped":
+    if mode == "think_clipped" or mode not in _HEAD_SHARE:
         reasoning, more = defuse(generation.reasoning.strip(), reader.control_tokens)
         defused += more
     sentence, final = _final_spans(answer_text, extracted.strip(), reader)
-    tokens = reader.count(_after_reasoning(reasoning, answer_text))
-    return Attempt(
+    text = _after_reasoning(reasoning, answer_text)
+    tokens = reader.count(text)
+    attempt = Attempt(
         generation=generation.id,
         mode=mode,
         reasoning=reasoning,
         answer_text=answer_text,
         sentence=sentence,
         final=final,
+        text=text,
         tokens=tokens,
         least_tokens=min(tokens, reader.count(answer_text[slice(*final)])),
         defused=defused,
     )
+    if mode in _HEAD_SHARE:
+        return attempt
+    text = _cut(attempt, tokens, reader)
+    return replace(attempt, text=text, tokens=reader.count(text))
 
 
 def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[tuple[str, CacheItem]]:
@@ -215,6 +218,13 @@ def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit
 def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
     """Cut an attempt to at most ``share`` tokens; its final answer must fit into ``share``."""
     answer = attempt.answer_text
+    if attempt.mode not in _HEAD_SHARE:
+        own, final = plugins.get("pruning", attempt.mode), answer[slice(*attempt.final)]
+        text = own(attempt, share, reader)
+        text = defuse(text, reader.control_tokens)[0] if isinstance(text, str) else ""
+        if final in text and reader.count(text) <= share:
+            return text
+        raise own.fault(f"did not return {share} tokens at most, with the answer {final[:80]!r}")
     left = share - reader.count(answer) if attempt.reasoning else -1
     if left >= 0:
 

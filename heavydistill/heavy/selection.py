@@ -16,21 +16,29 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import TypeVar
 
-from heavydistill.config.run import Selection
+from heavydistill import plugins
 from heavydistill.schema import Generation
 
 _G = TypeVar("_G", bound=Generation)
 
 
-def select(strategy: Selection, pool: Sequence[_G], width: int, rng: random.Random) -> list[_G]:
+def select(strategy: str, pool: Sequence[_G], width: int, rng: random.Random) -> list[_G]:
     """Select ``width`` usable trajectories of the pool, or all of them if there are fewer.
 
-    The functions below implement the strategies; only ``group_one`` may select fewer. All random
-    choices use ``rng``.
+    The functions below implement the strategies; only ``group_one`` and plug-ins may select fewer.
+    All random choices use ``rng``. Raises ConfigError if a plug-in fails or selects others.
     """
     usable = [generation for generation in pool if generation.unusable_because is None]
     rng.shuffle(usable)
-    return _STRATEGIES[strategy](usable, width, rng)
+    if strategy in _STRATEGIES or not usable:
+        return _STRATEGIES.get(strategy, _random)(usable, width, rng)
+    own = plugins.get("selection", strategy)
+    chosen: list[_G] = own([*usable], width, rng)
+    known = {id(generation) for generation in usable}
+    ids = {id(generation) for generation in chosen} if isinstance(chosen, list) else set()
+    if not ids or len(ids) < len(chosen) or len(ids) > width or not ids <= known:
+        raise own.fault(f"did not return a list of 1 to {width} different attempts of the pool")
+    return chosen
 
 
 def _random(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:

@@ -127,6 +127,7 @@ def check(
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
+    config.load_plugins()
     registry.load_own(config.verify.own)
     pools = read_pools(config) if config.pools else None
     if pools:

@@ -170,6 +170,7 @@ def build_heavy_pipeline(
                 name="load_problems",
                 source=config.problems,
                 verify=config.verify,
+                plugins=config.plugins,
                 known_unfit=known_unfit,
                 **shard,
             ) >> SampleTrajectories(
@@ -193,6 +194,7 @@ def build_heavy_pipeline(
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
+                plugins=config.plugins,
                 **counting_of(run, replay),
                 min_k=config.think.min_k,
                 seed=config.seed,

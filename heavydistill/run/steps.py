@@ -31,6 +31,7 @@ from heavydistill.errors import printable
 from heavydistill.heavy.episode import Episode, Rules, VerdictAsk, labelled
 from heavydistill.models.shared_resources import SharedResources
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
+from heavydistill.plugins import load_files
 from heavydistill.problems import load_fit
 from heavydistill.run.distilabel import GeneratorStep, Step, StepInput
 from heavydistill.run.pools import shown_pools, stands, verifier_now
@@ -106,6 +107,7 @@ class LoadProblems(_Load):
 
     source: Problems
     verify: Verifying = Verifying()  # how references are checked
+    plugins: list[str] = Field(default_factory=list)  # the user's Python files with plug-ins
     known_unfit: list[int] | None = None  # numbers of rows known to be unfit; null checks every row
     first: int = 0  # index of the first problem to load, i.e. of the shard
     every: int = 1  # distance between loaded problems, i.e. the number of shards
@@ -118,6 +120,7 @@ class LoadProblems(_Load):
 
     def load(self) -> None:
         super().load()
+        load_files(self.plugins)
         problems = load_fit(self.source, self.verify, self.known_unfit).problems
         self._problems = problems[self.first :: self.every]
 
@@ -249,6 +252,7 @@ class BuildCaches(Step):
     """Builds the cache of the next round from the pool and the last round's deliberations."""
 
     choice: CacheChoice  # selection, pruning and budget; ``budget_tokens`` must be set
+    plugins: list[str] = Field(default_factory=list)  # as in ``LoadProblems``
     reader: str  # folder or Hub id of the deliberator's tokenizer, or ``models.tokenizer.SERVER``
     model: str = ""  # served name of the deliberator if ``reader`` is ``SERVER``
     endpoint: Endpoint = Endpoint()  # endpoint of the deliberator if ``reader`` is ``SERVER``
@@ -272,6 +276,7 @@ class BuildCaches(Step):
 
     def load(self) -> None:
         super().load()
+        load_files(self.plugins)
         if self.reader == SERVER:
             journal = Path(self.journal) if self.journal else None
             self._reader = ServerTokenizer(self.model, self.endpoint, journal, self.replay)

@@ -22,7 +22,7 @@ def portable_config(config: RunConfig) -> dict[str, Any]:
     tree = config.model_dump(
         mode="json",
         exclude={
-            **dict.fromkeys(("out", "journal", "pools", "verify"), True),
+            **dict.fromkeys(("out", "journal", "pools", "verify", "plugins"), True),
             "think": {"processes"},
             "deliberate": {"processes"},
         },

@@ -48,6 +48,7 @@ class Decision:
 class Verifier(abc.ABC):
     """Base class of verifiers. Instances have no state and must be thread-safe."""
 
+    plugin_kind: ClassVar = "verifier"  # by which ``plugins`` recognises a subclass
     name: ClassVar[str]
     """Name of the verifier, as used in ``Problem.verifier``."""
     version: str

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from plug_ins import forgotten
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.train.grpo.resolve import run_of
-from heavydistill.verifiers import registry
 
 FIXED = Path(__file__).parents[1] / "fixed_points"
 RUN, SETS = Path("runs/served"), Path("sets")
@@ -30,8 +30,6 @@ def shared(tmp_path, monkeypatch):
     folder = tmp_path / "fixed"
     shutil.copytree(FIXED, folder)
     monkeypatch.chdir(folder)
-    for known in ("_known", "_own"):  # what a test loads is not there for the next one
-        monkeypatch.setattr(registry, known, dict(getattr(registry, known)))
     own = RUN / "mine.py"
     own.write_text(CODE)
     tree = yaml.safe_load((RUN / "config.yaml").read_text())
@@ -40,16 +38,14 @@ def shared(tmp_path, monkeypatch):
     manifest = json.loads((SETS / "manifest.json").read_text())
     manifest["runs"][0]["config"]["verify"] = tree["verify"]
     (SETS / "manifest.json").write_text(json.dumps(manifest))
-    return folder
+    with forgotten():
+        yield folder
 
 
 def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(command, shared):
     code, told = command("replay", RUN, "--out", "again")
     assert code == 2 and not Path("ran").exists() and not Path("again").exists()
-    assert (
-        f"{RUN} names Python files with verifiers, which would be executed: {shared / RUN}/mine.py"
-        in told
-    )
+    assert f"{RUN} names Python files, which would be executed: {shared / RUN}/mine.py" in told
     assert "add --run-verifiers" in told
     code, told = command("replay", RUN, "--out", "again", "--run-verifiers")
     assert code == 0, told
@@ -71,6 +67,20 @@ def test_whoever_names_the_files_may_use_the_configuration(command):
     code, told = command("generate", "--dry-run", *flags)
     assert code == 0, told
     assert Path("ran").exists()
+
+
+def test_neither_do_those_with_plug_ins_that_it_names(command, shared):
+    tree = yaml.safe_load((RUN / "config.yaml").read_text())
+    files = tree["plugins"] = tree["verify"].pop("own")
+    (RUN / "config.yaml").write_text(yaml.safe_dump(tree))
+    code, told = command("replay", RUN, "--out", "again")
+    assert code == 2 and "would be executed" in told
+    given = ("generate", "--dry-run", "--config", RUN / "config.yaml", "--out", "again")
+    code, told = command(*given, f"--set=verify.own=[{files[0]}]")
+    assert code == 2 and f"name them yourself: --set 'plugins=[{shared / RUN}/mine.py]'" in told
+    assert not Path("ran").exists()
+    code, told = command(*given, "--plugin", files[0])
+    assert code == 2 and Path("ran").exists() and "has the verifier mine" in told
 
 
 def test_neither_does_a_training_that_asks_as_the_run_did():

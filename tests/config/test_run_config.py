@@ -154,7 +154,7 @@ def test_a_value_given_keys_is_refused(yaml_file):
         ("deliberate.task", "vote"),
         ("deliberate.rounds", 0),
         ("cache.width", 1),
-        ("cache.selection", "best"),
+        ("cache.attempts", "best"),
         ("domain", "poetry"),
         ("problems.seed", 10**9),
         ("endpoint.concurrency", 0),

@@ -19,8 +19,9 @@ from subprocess import CompletedProcess
 from typing import Any
 from unittest import mock
 
+from plug_ins import forgotten
+
 from heavydistill.store.segment import Record, record_at, segments
-from heavydistill.verifiers import registry
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
@@ -115,9 +116,7 @@ def _ended(
         contextlib.redirect_stderr(errors),
         mock.patch.object(sys, "argv", arguments),
         mock.patch.dict(os.environ, {"COLUMNS": "80", **environment}),
-        # Verifiers that a command loads are not there for the next one.
-        mock.patch.dict(registry._known),
-        mock.patch.dict(registry._own),
+        forgotten(),
     ):
         try:
             run()

@@ -3,11 +3,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from plug_ins import forgotten
 
 from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.problems import load, load_fit
-from heavydistill.verifiers import registry
 from heavydistill.verifiers.workers import Crew
 
 OWN = str(Path(__file__).parents[1] / "verifiers" / "own_verifiers.py")
@@ -15,10 +15,9 @@ VERIFY = Verifying(own=[OWN], workers=2, timeout_s=1.0, memory_mb=1024)
 
 
 @pytest.fixture(autouse=True)
-def known_here_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "_known", dict(registry._known))
-    monkeypatch.setattr(registry, "_own", dict(registry._own))
-    yield
+def known_here_alone() -> Iterator[None]:
+    with forgotten():
+        yield
 
 
 def source(folder: Path, *references: object, **keys: object) -> Problems:

@@ -77,6 +77,7 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
         refuse_code_of_saved(Path(config.run), run, fix)
     else:
         run = _run_behind(manifest)
+    run.load_plugins()
     _refuse_unused(run, config)
     if config.mode == JOINT:
         config.check_episodes(run.think.k)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from import_files import EGGS, GOLD, STAIRS, answers_row, boxed, config_of, lines
+from plug_ins import forgotten
 from runs import build
 
 from heavydistill.config.sets import ImportConfig
@@ -17,7 +18,6 @@ from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.metrics.summary import summarize
 from heavydistill.schema import Trace
 from heavydistill.store.traces import read_traces
-from heavydistill.verifiers import registry
 from heavydistill.verifiers.exact import Exact
 
 LEAVE_OUT = {"problems.unfit": "leave_out"}
@@ -275,12 +275,11 @@ def test_a_verifier_that_cannot_judge_here_is_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_answer_that_breaks_its_verifier_costs_itself_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_known", dict(registry._known))
-    monkeypatch.setattr(registry, "_own", dict(registry._own))
+def test_an_answer_that_breaks_its_verifier_costs_itself_alone(tmp_path):
     own = Path(__file__).parents[2] / "verifiers" / "own_verifiers.py"
     keys = {"verify.own": [str(own)], "verify.workers": 1, "problems.verifier": "obedient"}
-    done, (trace,) = imported(tmp_path, answers_row(EGGS, "42", "42", "crash", "13"), **keys)
+    with forgotten():
+        done, (trace,) = imported(tmp_path, answers_row(EGGS, "42", "42", "crash", "13"), **keys)
     said = [each.verdict.reason for each in trace.pool if each.verdict]
     assert said == ["told", "worker_died", "told"]
     assert done.record["verifiers"] == ["obedient@1"]
