@@ -112,19 +112,20 @@ class Turn:
     @property
     def message(self) -> dict[str, Any]:
         """This turn as a message in OpenAI's format."""
-        message: dict[str, Any] = {"role": self.role, "content": self.text}
-        if self.thinking:
-            message["reasoning_content"] = self.thinking
-        if self.calls:
-            message["tool_calls"] = [
+        more = {
+            "reasoning_content": self.thinking,
+            "tool_calls": [
                 {
-                    "id": c.id,
+                    "id": call.id,
                     "type": "function",
-                    "function": {"name": c.name, "arguments": c.arguments},
+                    "function": {"name": call.name, "arguments": call.arguments},
                 }
-                for c in self.calls
-            ]
-        return message | ({"tool_call_id": self.result_of} if self.role == "tool" else {})
+                for call in self.calls
+            ],
+            "tool_call_id": self.result_of,
+        }
+        given = {name: value for name, value in more.items() if value}
+        return {"role": self.role, "content": self.text, **given}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,7 @@ _RUN_FLAGS = (
     Flag("teacher", "Models"),
     Flag("thinker", "Models"),
     Flag("deliberator", "Models"),
+    Flag("system", "Models"),
     Flag("judge.model", "Models", "judge"),
     Flag("endpoint.base_url", "Models", "endpoint"),
     Flag("endpoint.start_vllm", "Models"),

@@ -69,6 +69,7 @@ def generate(
     asked = run_config(keys, config, benchmark)  # reports errors before the slow imports
     from heavydistill.heavy import prompts
     from heavydistill.models.contact import Contact
+    from heavydistill.models.request import conversation, texts_of
     from heavydistill.run.generate import check
 
     console = Console()
@@ -82,7 +83,12 @@ def generate(
             problem = plan.problems[0]
             prompt = prompts.for_thinker(problem, plan.config)
             console.rule(f"first prompt ({prompt.version})")
-            console.print(plain(prompts.thinker_prompt(problem.text, prompt)), soft_wrap=True)
+            text = prompts.thinker_prompt(problem.text, prompt)
+            messages = conversation(text, problem.history, plan.config.system)
+            *before, last = texts_of(messages)
+            for message, said in zip(messages, before, strict=False):
+                console.print(plain(f"[{message['role']}]\n{said}\n"), soft_wrap=True)
+            console.print(plain(last), soft_wrap=True)
         print_command("Next", same_command(), console)
         return
     with ending_early(console, plan.folder, plan.journal, is_replaced=bool(plan.changed)):

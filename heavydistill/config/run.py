@@ -61,9 +61,9 @@ class Problems(Section):
     """Split of a Hub dataset."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Column of the source for each field of a problem, e.g. ``{text: task}``. Fields: id,
-    text, reference, options, verifier, verifier_args, domain. Without a mapping, text is also read
-    from question, problem or prompt, reference from answer, final_answer, ground_truth or
-    answerKey, options from choices."""
+    text, messages, reference, options, verifier, verifier_args, domain. Without a mapping, text is
+    also read from question, problem or prompt, or else from the last turn of messages; reference
+    from answer, final_answer, ground_truth or answerKey; options from choices."""
     shape: Shape | None = None
     """Benchmark whose row layout the source has: gpqa, or livecodebench, whose tests are judged as
     by its own grader."""
@@ -204,6 +204,8 @@ class RunConfig(Section):
     profile's)."""
     language: Language = "en"
     """Language of the prompts."""
+    system: str | None = Field(default=None, min_length=1)
+    """System prompt before every request to the thinker and the deliberator (default: none)."""
     think: Think = Think()
     cache: CacheChoice = CacheChoice()
     deliberate: Deliberating = Deliberating()
@@ -245,6 +247,8 @@ class RunConfig(Section):
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
         if self.cache.attempts == "own":
             del content["cache"]["attempts"]
+        if self.system is None:  # as for ``cache.attempts``
+            del content["system"]
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
         if self.judge and content["judge"]:
             del content["judge"]["endpoint"]
@@ -292,6 +296,11 @@ class RunConfig(Section):
                 "a model (--teacher micro is the bundled one).",
                 flags,
             )
+
+    @property
+    def system_tokens(self) -> int:
+        """Return an upper bound of the tokens of ``system``: its bytes."""
+        return len((self.system or "").encode())
 
     @property
     def rounds(self) -> int:

@@ -363,7 +363,7 @@ class BuildState:
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
         """Return the notes on a trace; the first trace of a problem also screens the problem."""
         problem = trace.problem
-        _refuse_several_turns(source, trace)
+        _refuse_conversations(source, trace)
         key = content_id(
             "p", problem.text, problem.reference, problem.verifier, problem.verifier_args
         )
@@ -425,8 +425,14 @@ class BuildState:
         return written_by == "any" or (written_by == "student") == (model in self.own_names)
 
 
-def _refuse_several_turns(source: SourceRun, trace: Trace) -> None:
-    """Raise ConfigError if rows of a trace would learn what a tool returned."""
+def _refuse_conversations(source: SourceRun, trace: Trace) -> None:
+    """Raise ConfigError if rows of a trace would lose turns, or learn what a tool returned."""
+    if trace.problem.history_json:
+        raise ConfigError(
+            f"The run {source.name}: problem {trace.problem.id} has turns before its text, and the "
+            "prompts of sets hold one",
+            "Build sets from runs on problems without messages.",
+        )
     for generation in (*trace.pool, *trace.deliberations):
         if generation.turns_json:
             raise ConfigError(

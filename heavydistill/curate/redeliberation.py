@@ -32,7 +32,13 @@ from heavydistill.metrics.counts import Usage, no_usage
 from heavydistill.models.contact import Contact
 from heavydistill.models.identity import identified
 from heavydistill.models.registry import profile_file, revision_of
-from heavydistill.models.request import Request, deliberate_stage, sample_seed, samples, user_turn
+from heavydistill.models.request import (
+    Request,
+    conversation,
+    deliberate_stage,
+    sample_seed,
+    samples,
+)
 from heavydistill.models.resolve import ResolvedRun, of_another_model
 from heavydistill.models.resolve import resolve as resolve_run
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS, ReaderTokenizer
@@ -82,7 +88,8 @@ def resolve(
     place = {"endpoint": True, "journal": True, "budget": True}
     about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": place})
     out = Path(config.out)
-    return resolve_choice(choice, config.verify, "redeliberate", out, about, contact)
+    system = run.system if run else None
+    return resolve_choice(choice, config.verify, "redeliberate", out, about, contact, system)
 
 
 def resolve_choice(
@@ -92,6 +99,7 @@ def resolve_choice(
     out: Path,
     about: object,
     contact: Contact | None,
+    system: str | None = None,
 ) -> ResolvedRun:
     """Return the resolved run in which the model of ``choice`` deliberates on caches.
 
@@ -112,6 +120,7 @@ def resolve_choice(
     journal, identity = journal_of(choice, out), content_id("a", about)
     config = RunConfig(
         teacher=name,
+        system=system,
         endpoint=endpoint,
         pools=section or "sets",
         pools_sha256=identity,
@@ -185,7 +194,7 @@ def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redelib
         count, in_journal, longest = count + 1, in_journal + known, max(longest, tokens)
         prompt_tokens += tokens * (d - known)
         rounds.add(cache.round)
-    room = model.context - longest - TEMPLATE_TOKENS
+    room = model.context - run.config.system_tokens - longest - TEMPLATE_TOKENS
     if most > room:
         less = f"Set {f'{section}.sampling'.lstrip('.')}.max_tokens to {room} or less, or use"
         raise ConfigError(
@@ -209,7 +218,7 @@ def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redelib
 def requests_of(run: ResolvedRun, cache: Cache) -> list[Request]:
     """Return the requests for the deliberations on a cache."""
     return samples(
-        user_turn(cache.prompt),
+        conversation(cache.prompt, system=run.config.system),
         run.deliberator.samples,
         run.deliberator.sampling,
         run_seed=run.config.seed,

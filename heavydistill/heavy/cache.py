@@ -130,6 +130,7 @@ def _cut(
     """Build the cache of attempts in this order; ``made`` holds the fields on their selection."""
     attempts = [prepare(generation, pruning, reader) for generation in shown]
     problem_text, defused = defuse(problem.text, reader.control_tokens)
+    before = reader.count(problem.history_json)  # the fields in it outweigh the chat template
 
     def build(room: int) -> Cache:
         pruned = prune(attempts, room, reader)
@@ -147,13 +148,13 @@ def _cut(
         )
 
     uncut = sum(attempt.tokens for attempt in attempts)
-    cache = fit(build, lambda built: built.prompt_tokens, uncut, budget_tokens)
-    if cache.prompt_tokens > budget_tokens:
+    cache = fit(build, lambda built: before + built.prompt_tokens, uncut, budget_tokens)
+    if (needed := before + cache.prompt_tokens) > budget_tokens:
         raise BudgetError(
             f"Problem {problem.id}: the cache's budget of {budget_tokens} tokens does not hold the "
             f"problem and the final answers of {len(attempts)} attempts, which need "
-            f"{cache.prompt_tokens} tokens",
-            f"Set cache.budget_tokens to {cache.prompt_tokens} or more, or lower cache.width.",
+            f"{needed} tokens",
+            f"Set cache.budget_tokens to {needed} or more, or lower cache.width.",
         )
     return cache
 
@@ -161,7 +162,8 @@ def _cut(
 def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader) -> int:
     """Tokens of a problem's cache if its ``attempts`` attempts were empty: a lower bound."""
     problem_text, _ = defuse(problem.text, reader.control_tokens)
-    return reader.count(serialize(problem_text, [""] * attempts, prompt))
+    text = serialize(problem_text, [""] * attempts, prompt)
+    return reader.count(problem.history_json) + reader.count(text)
 
 
 def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str:

@@ -120,7 +120,10 @@ class ProblemFigures:
         last = max((d.round for d in trace.deliberations), default=0)
         return cls(
             problem=problem.id,
-            question=(problem.text, problem.reference, problem.verifier, problem.verifier_args),
+            question=(
+                *(problem.transcript, problem.reference),
+                *(problem.verifier, problem.verifier_args),
+            ),
             verifier=problem.verifier,
             family=family_of(problem),
             stratum=trace.stratum,

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from heavydistill.config.models import Sampling
-from heavydistill.schema import Failure, FinishReason
+from heavydistill.heavy.pruning import defuse
+from heavydistill.schema import Failure, FinishReason, Turn
 
 THINK = "think"  # stage of the thinker's requests; see also ``deliberate_stage``
 JUDGE = "judge"  # stage of the judge's requests
@@ -115,6 +116,22 @@ class Engine(Protocol):
 def user_turn(prompt: str) -> list[Message]:
     """The messages of a conversation with a single user turn."""
     return [{"role": "user", "content": prompt}]
+
+
+def conversation(
+    prompt: str, history: Sequence[Turn] = (), system: str | None = None
+) -> list[Message]:
+    """The messages of a system prompt, a conversation so far, and a prompt as the turn to answer.
+
+    The turns are unchanged but for control tokens, as a problem's text is in its prompt.
+    """
+    before = [replace(turn, text=defuse(turn.text, ())[0]).message for turn in history]
+    return after_system(system, [*before, *user_turn(prompt)])
+
+
+def after_system(system: str | None, messages: list[Message]) -> list[Message]:
+    """The messages after a system prompt, if there is one."""
+    return [{"role": "system", "content": system}, *messages] if system else messages
 
 
 def texts_of(messages: Sequence[Message]) -> list[str]:

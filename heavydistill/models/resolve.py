@@ -165,12 +165,13 @@ def resolve(
     _check_budget(config, thinker, deliberator)
     choice, known = config.deliberate.sampling, deliberator.deliberator
     reads = _model(roles[1], deliberator, endpoint, stage, choice, known, config.deliberate.d)
-    budget = budget or min(PAPER_BUDGET_TOKENS, reads.room)
-    if budget > reads.room:
+    room = reads.room - config.system_tokens
+    budget = budget or min(PAPER_BUDGET_TOKENS, room)
+    if budget > room:
         raise ConfigError(
             f"cache.budget_tokens {budget} and {reads.sampling.max_tokens} tokens of response "
             f"exceed the context of {deliberator.name}, {deliberator.context} tokens",
-            f"Set cache.budget_tokens to {reads.room} or less{_more_context(deliberator)}.",
+            f"Set cache.budget_tokens to {room} or less{_more_context(deliberator)}.",
         )
     decided: dict[str, Any] = {
         "deliberator": roles[1],

@@ -3,6 +3,8 @@
 A field is read from the column that ``problems.columns`` names, otherwise from the column with the
 field's name; ``text`` and a column like it must not hold different texts. Text, reference and
 options may also be in a column listed in ``ALIASES``, if the source has exactly one of these.
+Without any of them, or where ``problems.columns`` says so, the text is the last turn of the
+conversation in ``messages`` (see ``problems.messages``).
 ``solution`` is not an alias, because it usually holds a worked solution. ``problems.shape`` first
 converts the columns of a public benchmark to such columns; all other columns stay unchanged.
 
@@ -28,13 +30,14 @@ from typing import Any, get_args
 from heavydistill.config.files import json_of
 from heavydistill.config.run import Domain, Problems, Shape
 from heavydistill.errors import ProblemsError
+from heavydistill.problems.messages import read_messages
 from heavydistill.problems.options import lettered
 from heavydistill.problems.tables import Table, TableRow, choices
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.base import Verifier
 
-FIELDS = ("id", "text", "reference", "options", "verifier", "verifier_args", "domain")
+FIELDS = ("id", "text", "messages", "reference", "options", "verifier", "verifier_args", "domain")
 ALIASES = {
     "text": ("question", "problem", "prompt"),
     "reference": ("answer", "final_answer", "ground_truth", "answerKey"),
@@ -100,9 +103,17 @@ def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
                 f"{where}: there is no column {column!r} (problems.columns.{field})",
                 choices(column, there, "Columns there"),
             )
-    if "text" in there and "text" not in mapped:
+    if {"text", "messages"} <= mapped.keys():
+        raise ProblemsError(
+            "problems.columns maps both text and messages", "Map the one that holds the problems."
+        )
+    has_text = "text" in mapped or not {"text", *ALIASES["text"]}.isdisjoint(there)
+    is_conversation = "messages" in mapped or (not has_text and "messages" in there)
+    if "text" in there and "text" not in mapped and not is_conversation:
         _refuse_two_texts(table)
-    found = {field: mapped.get(field) or _own_column(field, there, where) for field in FIELDS}
+    other = "text" if is_conversation else "messages"
+    fields = [field for field in FIELDS if field != other]
+    found = {field: mapped.get(field) or _own_column(field, there, where) for field in fields}
     return {field: column for field, column in found.items() if column is not None}
 
 
@@ -154,9 +165,14 @@ def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Probl
         fix = _mapping("reference", values)
         raise ProblemsError("there is no column for the reference", fix)
     args = _args(given.get("verifier_args"))
+    if "messages" in columns:
+        text, history = read_messages(given["messages"], columns["messages"])
+    else:
+        text, history = _required(values, columns["text"], "the text", numbers=False), ""
     problem = Problem(
         id=named or f"{table.stem}:{row.number}",
-        text=_required(values, columns["text"], "the text", numbers=False),
+        text=text,
+        history_json=history,
         reference=_required(values, columns["reference"], "the reference answer")
         if verifier.needs_reference
         else _text(values, columns.get("reference"), numbers=True),

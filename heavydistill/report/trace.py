@@ -29,7 +29,7 @@ def print_trace(trace: Trace, console: Console, full: bool = False) -> None:
     """Print one trace, with the first lines of each reasoning; with ``full``, all of it."""
     problem = trace.problem
     _print_heading(f"Problem {problem.id}", console)
-    _print_body(problem.text, console)
+    _print_body(problem.transcript, console)
     facts = {
         "reference": problem.reference,
         "verifier": problem.verifier,

@@ -24,11 +24,18 @@ from itertools import islice
 from heavydistill.heavy import prompts
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.registry import revision_of
-from heavydistill.models.request import JUDGE, THINK, deliberate_stage, samples, user_turn
+from heavydistill.models.request import (
+    JUDGE,
+    THINK,
+    conversation,
+    deliberate_stage,
+    samples,
+    texts_of,
+)
 from heavydistill.models.resolve import ResolvedModel
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.run.generate import Plan
-from heavydistill.store.journal import Journal, key
+from heavydistill.store.journal import Journal, key, prompt_id
 from heavydistill.store.segment import Record
 from heavydistill.verifiers.judge import MOST_BYTES, is_comparable, question
 
@@ -140,6 +147,7 @@ def estimate(plan: Plan) -> Estimate:
             there = min(total, whole * model.samples, others)
             calls = Range(total - there, total)
             budget = (config.cache.budget_tokens or 0) + TEMPLATE_TOKENS
+            budget += config.system_tokens
             read = Range(-(-calls.low // _samples_a_call(model)), total * budget)
             stages += [_stage(stage, model, Range(0, there), calls, read, means.get(stage))]
     if run.judge and config.judge:
@@ -165,15 +173,18 @@ def _thinking(
     config, k, thinker = plan.config, plan.config.think.k, plan.run.in_stage(THINK)
     revision = revision_of(thinker.profile, thinker.endpoint) if journal else ""
     missing: dict[str, int] = {}  # samples per prompt; equal prompts share samples
+    texts: dict[str, str] = {}  # what a model reads of each prompt
     whole = 0
     for problem in plan.problems:
         prompt = prompts.asked_of_thinker(problem, config)
+        messages = conversation(prompt, problem.history, config.system)
+        prompt = prompt_id(messages)
         if prompt in missing:
             continue
-        missing[prompt] = k
+        missing[prompt], texts[prompt] = k, "\n".join(texts_of(messages))
         if journal:
             name, seed = thinker.profile.name, config.seed
-            requests = samples(user_turn(prompt), k, thinker.sampling, run_seed=seed, model=name)
+            requests = samples(messages, k, thinker.sampling, run_seed=seed, model=name)
             keys = (key(thinker.profile.model, revision, request) for request in requests)
             states = [journal.state(each) for each in keys]
             whole += None not in states
@@ -181,7 +192,7 @@ def _thinking(
     calls = sum(missing.values())
     shared, least, most = _samples_a_call(thinker), 0, calls * TEMPLATE_TOKENS
     for prompt, count in missing.items():
-        length = counter.count(prompt) if count else 0
+        length = counter.count(texts[prompt]) if count else 0
         least += -(-count // shared) * (1 if counter.name == ESTIMATED else length)
         most += count * length
     answered = len(missing) * k - calls

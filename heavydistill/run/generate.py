@@ -43,7 +43,8 @@ from heavydistill.heavy.cache import fence_for, frame_tokens
 from heavydistill.metrics.summary import Summary
 from heavydistill.models.contact import Contact
 from heavydistill.models.identity import identified
-from heavydistill.models.local.engine import require_template
+from heavydistill.models.local.engine import require_roles, require_template
+from heavydistill.models.request import conversation
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, reader_of
 from heavydistill.models.vllm.server import OnStart
@@ -164,6 +165,8 @@ def check(
     if asks and not config.judge:
         source = config.pools or config.problems.source
         registry.require_judge({problem.verifier for problem in loaded.problems}, source)
+    if asks:
+        _check_roles(run, loaded.problems)
     check_room(run, loaded.problems, asks=contact is not None)
     return Plan(
         run=run,
@@ -179,6 +182,25 @@ def check(
         contact=contact,
         changed=changed,
     )
+
+
+def _check_roles(run: ResolvedRun, problems: Sequence[Problem]) -> None:
+    """Check that the conversations can be asked; raises ConfigError if not.
+
+    Not covered: the chat templates of served models, which are not known here.
+    """
+    system = run.config.system
+    told = problems if system else [each for each in problems if each.history_json]
+    own = (each for each in told if each.history[:1] and each.history[0].role == "system")
+    if system and (first := next(own, None)):
+        raise ConfigError(
+            f"system is set, but the messages of problem {first.id} begin with a system message",
+            "Leave one of them out.",
+        )
+    for model in (run.thinker, run.deliberator):
+        if told and model and model.is_local:
+            asked = (conversation(each.text, each.history, system) for each in told)
+            require_roles(model.profile.model, asked)
 
 
 def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
@@ -399,7 +421,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     def enough(count: int) -> int:
         return frame(worst, count) + count * _ANSWER_TOKENS
 
-    if (whole := enough(attempts)) <= run.deliberator.room:
+    if (whole := enough(attempts)) <= run.deliberator.room - config.system_tokens:
         fix = f"set cache.budget_tokens to {whole} or more"
     else:
         fix = "lower deliberate.sampling.max_tokens, or use a deliberator with more context"

@@ -28,6 +28,7 @@ from heavydistill.models.request import (
     Message,
     Request,
     Response,
+    after_system,
     fields_of,
     forget,
     samples,
@@ -62,6 +63,7 @@ class HeavyLLM(LLM):
 
     teacher: str  # profile name, checkpoint folder, Hub id, or served name
     sampling: Sampling
+    system: str | None = None  # system prompt before each conversation
     seed: int = 0  # seed of the run; see ``models.request.sample_seed``
     stage: str = ""  # stage in the journal; see ``models.request.Request``
     endpoint: Endpoint = Endpoint()
@@ -142,7 +144,10 @@ class HeavyLLM(LLM):
             "model": self.model_name,
             "stage": self.stage,
         }
-        requests = [samples(each, count, self.sampling, **about) for each in conversations]
+        requests = [
+            samples(after_system(self.system, each), count, self.sampling, **about)
+            for each in conversations
+        ]
         responses = iter(self._engine.generate(list(chain.from_iterable(requests)), self._keep))
         return [[(request, next(responses)) for request in each] for each in requests]
 

@@ -58,6 +58,7 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
         model.evidence,
         teacher=model.name,
         sampling=model.sampling,
+        system=None if stage == JUDGE else config.system,
         seed=config.seed,
         stage=stage,
         endpoint=model.endpoint,

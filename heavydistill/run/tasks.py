@@ -8,7 +8,6 @@ distilabel inspects the annotations of ``process`` as objects, so they are not p
 """
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 from pydantic import Field, PrivateAttr
@@ -20,13 +19,12 @@ from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.episode import Episode, Rules, SampleAsk
 from heavydistill.heavy.judge_votes import Vote, ballot_of
-from heavydistill.models.request import INTERRUPTED, fields_of, user_turn
+from heavydistill.models.request import INTERRUPTED, conversation, fields_of, user_turn
 from heavydistill.models.tokenizer import reader_of
 from heavydistill.run.distilabel import StepInput, Task
 from heavydistill.run.llm import Conversation, HeavyLLM, Sample
 from heavydistill.run.steps import Row, advance, episode_of
 from heavydistill.schema import (
-    OK,
     Deliberation,
     Problem,
     Trajectory,
@@ -34,6 +32,7 @@ from heavydistill.schema import (
     from_row,
     to_row,
 )
+from heavydistill.store.journal import prompt_id
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.judge import FirstReplies, JudgeRules, question_id
 
@@ -52,55 +51,61 @@ class HeavyTask(Task):
         """Return the prompts for a row."""
         raise NotImplementedError
 
+    def conversations(self, row: Row) -> list[Conversation]:
+        """Return the conversations for a row, one for each prompt."""
+        return list(map(user_turn, self.texts(row)))
+
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """Return a row's output columns; ``samples`` are generations without ids and verdicts."""
         raise NotImplementedError
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Yield rows with the responses; a prompt that several rows share is sent once."""
+        """Yield rows with the responses; a conversation that several rows share is sent once."""
         step = str(self.name)
-        asked: dict[int, list[str]] = {}  # prompts of each row, by the ``id()`` of the row
+        conversations: dict[str, Conversation] = {}
+        asked: dict[int, list[str]] = {}  # their ids for each row, by the ``id()`` of the row
         for row in inputs:
             row.pop(FROM_JOURNAL, None)  # remove the count of an earlier step
 
         def prepare(row: Row) -> Row:
-            asked[id(row)] = self.texts(row)
+            of_row = {prompt_id(each): each for each in self.conversations(row)}
+            conversations.update(of_row)
+            asked[id(row)] = list(of_row)
             return {}
 
-        rows = [row for row in advance(inputs, step, prepare) if row["status"] == OK]
-        texts = list(dict.fromkeys(chain.from_iterable(asked[id(row)] for row in rows)))
+        advance(inputs, step, prepare)
         samples, broken = list[list[Sample]](), None
         try:
-            if texts:
-                samples = self.llm.sample(list(map(user_turn, texts)), int(self.num_generations))
+            if conversations:
+                samples = self.llm.sample([*conversations.values()], int(self.num_generations))
                 self.inspect(samples)
         except HeavydistillError:  # the run cannot continue, e.g. the disk is full
             raise
         except Exception as error:  # a bug: engines return failures as data
             broken = error
-        replies = dict(zip(texts, samples, strict=False))
-        broken_off = {text for text, given in replies.items() if is_broken_off(given)}
+        replies = dict(zip(conversations, samples, strict=False))
+        broken_off = {each for each, given in replies.items() if is_broken_off(given)}
         inputs[:] = [row for row in inputs if broken_off.isdisjoint(asked.get(id(row), ()))]
 
         def finish(row: Row) -> Row:
             if broken:
                 raise broken
-            return self.answered(row, replies)
+            return self.answered(row, [replies[each] for each in asked[id(row)]])
 
         yield advance(inputs, step, finish)
 
     def inspect(self, samples: list[list[Sample]]) -> None:
         """Raise an error that ends the run if the samples of a batch show that it cannot go on."""
 
-    def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
-        """Return the row's output columns; ``replies`` has the samples of each prompt."""
-        given = replies[self.texts(row)[0]]
+    def answered(self, row: Row, replies: list[list[Sample]]) -> Row:
+        """Return the row's output columns; ``replies`` has the samples of each conversation."""
+        (given,) = replies
         fields = [fields_of(self.llm.model_name, *sample) for sample in given]
         return {**self.read(row, fields), FROM_JOURNAL: _count_from_journal(given)}
 
     def format_input(self, input: Row) -> Conversation:
         """Not used, like ``format_output``: ``process`` sends the prompts itself."""
-        return user_turn(self.texts(input)[0])
+        return self.conversations(input)[0]
 
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
         return {}
@@ -116,6 +121,11 @@ class EpisodeTask(HeavyTask):
     def texts(self, row: Row) -> list[str]:
         """Return the prompt."""
         return [ask.prompt for ask in self.begun(row)[1][:1]]
+
+    def conversations(self, row: Row) -> list[Conversation]:
+        """Return the prompt after the turns of the problem's conversation so far."""
+        history = from_row(Problem, row["problem"]).history
+        return [conversation(text, history) for text in self.texts(row)]
 
     def told(self, row: Row, samples: list[dict[str, Any]]) -> Episode:
         """Return the episode with the samples."""
@@ -242,9 +252,10 @@ class JudgeUndecided(HeavyTask):
                 questions[position] = asked
         return questions
 
-    def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
+    def answered(self, row: Row, replies: list[list[Sample]]) -> Row:
         """Return the column with the judge's verdicts, from the samples of each question."""
         questions, known = self._questions(row), self._votes(row)
+        new = dict(zip(dict.fromkeys(self.texts(row)), replies, strict=True))
         items, from_journal = list(row[self.column]), 0
         for position, text in questions.items():
             item, asked = items[position], question_id(text)
@@ -252,9 +263,9 @@ class JudgeUndecided(HeavyTask):
             if asked in known:
                 same_as, votes = known[asked]
             else:
-                votes = [self._rules.vote(response) for _, response in replies[text]]
+                votes = [self._rules.vote(response) for _, response in new[text]]
                 known[asked] = item["id"], votes
-                from_journal += _count_from_journal(replies[text])
+                from_journal += _count_from_journal(new[text])
             rule = from_row(Verdict, item["verdict"])
             verdict = self._rules.verdict(rule, text, votes, same_as)
             items[position] = {**item, "verdict": to_row(verdict)}

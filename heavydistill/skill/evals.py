@@ -71,8 +71,9 @@ def _is_verified(trace: Trace) -> bool:
         return False
     texts = problem.text + problem.reference + problem.verifier_args
     is_short = 0 < len(problem.reference.strip()) <= _LONGEST_REFERENCE
+    is_alone = not problem.history_json  # an eval has one prompt
     is_solved = any(each.is_correct for each in (*trace.pool, *trace.deliberations))
-    return compares and is_short and is_solved and not HIDDEN.regex.search(texts)
+    return compares and is_short and is_alone and is_solved and not HIDDEN.regex.search(texts)
 
 
 def _case(number: int, problem: Problem) -> dict[str, Any]:

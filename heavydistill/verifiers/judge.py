@@ -83,7 +83,7 @@ def question(
     ``answer`` comes from ``answer_for_judge``. ``control_tokens`` are those of the judge's
     tokenizer, if known; they are made harmless in addition to the common control tokens.
     """
-    given = {"problem": problem.text, "reference": problem.reference, "answer": answer}
+    given = {"problem": problem.transcript, "reference": problem.reference, "answer": answer}
     texts = {name: defuse(text.strip(), control_tokens)[0] for name, text in given.items()}
     fence = fence_for(list(texts.values()))
     return "".join(

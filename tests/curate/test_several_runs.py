@@ -52,6 +52,16 @@ def test_rows_that_a_tool_had_a_part_in_are_refused(tmp_path):
         assert not (tmp_path / "sets").exists()
 
 
+def test_a_run_on_conversations_is_refused(tmp_path):
+    (trace,) = traces(1)
+    history = turns_as_json([Turn(role="user", text="?"), Turn(role="assistant", text="!")])
+    told = replace(trace, problem=replace(trace.problem, history_json=history))
+    write_traces([told], tmp_path / "run" / TRACES_FOLDER)
+    with pytest.raises(ConfigError, match=f"problem {trace.problem.id} has turns before its text"):
+        build(tmp_path / "sets", tmp_path / "run")
+    assert not (tmp_path / "sets").exists()
+
+
 def test_a_set_that_one_run_measured_is_not_unmeasured_in_another(tmp_path):
     write_run(tmp_path / "one", 12)
     seldom = (_reread(trace, seed=5, most=1) for trace in traces(12))

@@ -24,7 +24,15 @@ from heavydistill.errors import BudgetError
 from heavydistill.heavy.cache import blocks_of, frame_tokens
 from heavydistill.heavy.prompts import Prompt, load
 from heavydistill.heavy.pruning import Reader, defuse
-from heavydistill.schema import Cache, Deliberation, Generation, Trajectory, content_id
+from heavydistill.schema import (
+    Cache,
+    Deliberation,
+    Generation,
+    Trajectory,
+    Turn,
+    content_id,
+    turns_as_json,
+)
 
 STEM = load("deliberator", "stem", "en")
 PIECES = [
@@ -279,3 +287,19 @@ def test_in_as_many_orders_as_attempts_each_stands_in_each_place_once(size, seed
     for place in zip(*orders, strict=True):
         assert sorted(place) == sorted(trajectory.id for trajectory in pool)
     assert orders[0] == [item.generation for item in build(pool, seed=seed, order=size).items]
+
+
+def test_the_turns_before_a_problem_count_in_the_budget_and_are_not_in_the_prompt():
+    turns = [Turn(role="user", text="Who are you? " * 9), Turn(role="assistant", text="A tutor.")]
+    told = dataclasses.replace(problem(), history_json=turns_as_json(turns))
+    pool = [trajectory(n, "5", answer_text="word " * 99 + "It is 5.") for n in range(3)]
+    whole, before = build(pool), len(told.history_json)
+    assert build(pool, told).prompt == whole.prompt
+    fits = build(pool, told, budget_tokens=whole.prompt_tokens + before)
+    assert fits.prompt == whole.prompt
+    cut = build(pool, told, budget_tokens=whole.prompt_tokens + before - 1)
+    assert cut.prompt_tokens < whole.prompt_tokens
+    with pytest.raises(BudgetError, match=r"need (\d+) tokens") as raised:
+        build(pool, told, budget_tokens=before)
+    needed = int(raised.value.what.split("need ")[1].split()[0])
+    assert build(pool, told, budget_tokens=needed).prompt_tokens == needed - before

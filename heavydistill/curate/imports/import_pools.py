@@ -252,7 +252,7 @@ class ImportedPools:
         groups: dict[str, _Group] = {}
         questions: dict[str, tuple[str, str]] = {}
         for each in rows:
-            question = _key(each.row, found, ("text", "options"))
+            question = _key(each.row, found, ("text", "messages", "options"))
             key = _key(each.row, found, _SAME, self._verifier.argument_columns)
             known, where = questions.setdefault(question, (key, each.row.where))
             if known != key:

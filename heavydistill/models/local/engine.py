@@ -16,13 +16,13 @@ import copy
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.config.models import Sampling
-from heavydistill.errors import TeacherError
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.hub_files import (
     file_in,
     folder_digest,
@@ -289,6 +289,33 @@ def require_template(model: str) -> None:
     tokenizer = adapter.tokenizer if adapter else model
     if Path(tokenizer).is_dir() and not has_chat_template(Path(tokenizer)):
         raise _lacks_template(tokenizer)
+
+
+def require_roles(model: str, conversations: Iterable[list[Message]]) -> None:
+    """Check that a checkpoint's chat template shows what system, user and tools say.
+
+    Raises:
+        ConfigError: The template refuses or drops a message.
+        TeacherError: The tokenizer cannot be loaded.
+    """
+    by_roles = {tuple(message["role"] for message in each): each for each in conversations}
+    adapter = adapter_of(model)
+    tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
+    for roles, messages in by_roles.items():
+        try:
+            prompt = tokenizer.apply_chat_template(
+                _for_template(messages), tokenize=False, add_generation_prompt=True
+            )
+            lost = [m["role"] for m in messages if m["content"].strip() not in prompt]
+            why = "it drops one" if {*lost} - {"assistant"} else ""
+        except Exception as error:  # a template is a program, and may fail in any way
+            why = f"{type(error).__name__}: {error}"
+        if why:
+            raise ConfigError(
+                f"The chat template of {model} does not take messages of {', '.join(roles)}: {why}",
+                "Put what a system message says into the first turn of the user, leave tool calls "
+                "out, or give a model whose template takes them.",
+            )
 
 
 def _lacks_template(model: str) -> TeacherError:

@@ -65,7 +65,7 @@ from heavydistill.metrics.controls import (
 )
 from heavydistill.models.contact import Contact
 from heavydistill.models.identity import refuse_same_model
-from heavydistill.models.request import THINK
+from heavydistill.models.request import THINK, conversation, texts_of
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.problems import OnChecked
@@ -388,8 +388,12 @@ def _alone(config: RunConfig, wording: str) -> ControlRun:
 def _chain(evaluated: generate.Plan) -> ControlRun:
     config, thinker = evaluated.config, evaluated.run.in_stage(THINK)
     reader = reader_of(thinker.profile.tokenizer)
-    prompts = (asked_of_thinker(problem, config) for problem in evaluated.problems)
-    most, tokens = _most_tokens(evaluated, thinker, max(map(reader.count, prompts)))
+    asked = (
+        conversation(asked_of_thinker(problem, config), problem.history)
+        for problem in evaluated.problems
+    )
+    longest = max(sum(map(reader.count, texts_of(messages))) for messages in asked)
+    most, tokens = _most_tokens(evaluated, thinker, longest)
     does = f"writes one chain of {tokens}, {_CHAINS} times"
     sampling = config.think.sampling.model_copy(update={"max_tokens": most})
     folder = evaluated.folder.with_name(CHAIN)
@@ -442,7 +446,7 @@ def _most_tokens(evaluated: generate.Plan, model: ResolvedModel, prompt: int) ->
     full = attempts * (evaluated.run.thinker or deliberator).sampling.max_tokens
     deliberations = (config.rounds - 1) * config.deliberate.d + 1
     full += deliberations * deliberator.sampling.max_tokens
-    room = model.profile.context - prompt - TEMPLATE_TOKENS
+    room = model.profile.context - config.system_tokens - prompt - TEMPLATE_TOKENS
     seen = config.endpoint.capabilities
     most, why = min(  # maximum tokens, and what limits them
         (full, ""),

@@ -152,6 +152,12 @@ def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -
         loaded = load_fit(run.problems, run.verify)
         left_out += Counter({UNFIT: len(loaded.unfit)})
         problems = loaded.problems
+        if said := next((each for each in problems if each.history_json), None):
+            raise ConfigError(
+                f"{run.problems.source}: problem {said.id} has turns before its text, and a "
+                "training asks each problem in one turn",
+                "Give problems without messages.",
+            )
     return [
         {
             **problem_row(problem, asked_of_thinker(problem, run)),

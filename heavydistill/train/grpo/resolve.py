@@ -124,6 +124,11 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
             f"{config.run}: pools has no effect, because the trained model makes the attempts",
             "Leave pools out, and set problems.",
         )
+    if run.system:
+        raise ConfigError(
+            f"{config.run}: system has no effect, because the trained model is asked without it",
+            "Leave system out.",
+        )
     most, is_joint = config.max_completion_length, config.mode == JOINT
     stages = [("think", run.think.sampling)]
     if is_joint:

@@ -1,5 +1,6 @@
 """Which prompts a GRPO training asks, and what it says of those that it leaves out."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -198,6 +199,7 @@ def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_p
         ({"think": {"sampling": {"top_p": 0.9}}}, "uses only max_tokens of think.sampling"),
         ({"think": {"sampling": {"max_tokens": 999}}}, "is 999, but max_completion_length is 128"),
         ({"think": {"sampling": {"max_tokens": 9}}}, "is 9, but max_completion_length is 128"),
+        ({"system": "Be brief."}, "system has no effect"),
         ({"thinkk": {}}, "unknown key thinkk"),
         ({"problems": {"source": "nowhere.jsonl"}}, "nowhere.jsonl"),
     ],
@@ -207,6 +209,15 @@ def test_a_run_that_says_what_has_no_effect_is_refused(tmp_path, keys, message):
     with pytest.raises(UserError) as raised:
         found(None, tmp_path, mode="thinker", run=run)
     assert message in str(raised.value)
+
+
+def test_problems_that_are_the_last_turn_of_a_conversation_are_refused(tmp_path):
+    file = tmp_path / "turns.jsonl"
+    turns = [{"role": role, "content": "1+1?"} for role in ("user", "assistant", "user")]
+    file.write_text(json.dumps({"messages": turns, "answer": "2"}), encoding="utf-8")
+    run = run_file(tmp_path, problems={"source": str(file)})
+    message = refused(None, tmp_path, mode="thinker", run=run)
+    assert "problem turns:1 has turns before its text" in message
 
 
 def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path):
