@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
+from heavydistill.cli.training import options_of
 from heavydistill.config.models import Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
@@ -29,7 +30,6 @@ from heavydistill.problems.benchmarks import Benchmark
 from heavydistill.store.sets.set_rows import LABELS
 from heavydistill.train.arguments import REFUSED
 from heavydistill.train.fields import own_arguments
-from heavydistill.train.script import options_of
 
 # The classes of files that people write: what such a file belongs to, and the class.
 _FILES: dict[str, type[BaseModel]] = {

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ from heavydistill.config.yaml import first_sentence
 from heavydistill.errors import ConfigError
 from heavydistill.report.terminal import print_command
 from heavydistill.train.fields import Argument, own_arguments
+
+if TYPE_CHECKING:
+    from heavydistill.train.arguments import TrainingOptions
 
 # The flags listed by `--help`, in this order, with our text where TRL's does not fit our use.
 _USED = (
@@ -40,7 +43,6 @@ def _rows(script: str) -> Rows:
     from heavydistill.config.shipped import shipped
     from heavydistill.train.arguments import known_arguments
     from heavydistill.train.launch import FLAGS
-    from heavydistill.train.script import options_of
 
     options = options_of(script)
     ours, launcher = own_arguments(options), {name: Argument(name, "int") for name in FLAGS}
@@ -111,11 +113,21 @@ def _train(script: str, words: Sequence[str]) -> None:
     sys.exit(exit_code(lambda: _checked(script, words)))
 
 
+def options_of(script: str) -> type[TrainingOptions]:
+    """Return the class of our own arguments of a training script, without importing TRL."""
+    if script == "sft":
+        from heavydistill.train.sft_options import SftOptions
+
+        return SftOptions
+    from heavydistill.train.grpo.options import GrpoOptions
+
+    return GrpoOptions
+
+
 def _checked(script: str, words: Sequence[str]) -> None:
     from heavydistill.config.shipped import shipped_file
     from heavydistill.train.arguments import FlagParser, given_values, spellings
     from heavydistill.train.launch import FLAGS, is_launched, launch
-    from heavydistill.train.script import options_of
 
     parser = FlagParser(script)
     for name in ("accelerate", *FLAGS):

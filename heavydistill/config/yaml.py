@@ -10,6 +10,7 @@ value equals the old default, as in files that runs saved.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import logging
 import re
@@ -86,11 +87,11 @@ class Section(BaseModel):
     )
 
     def __init__(self, /, **values: Any) -> None:
-        """Raises ConfigError if keys are unknown or values are invalid; lists all of them."""
-        try:
+        """Raises ConfigError, as ``parse`` does."""
+        with contextlib.suppress(ValidationError):
             super().__init__(**values)
-        except ValidationError as error:
-            raise _explanation(type(self), error) from None
+            return
+        parse(type(self), values)
 
     # Otherwise pydantic would call it for sections inside others, which would then fail one by one.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -139,7 +140,7 @@ def load(
     path = Path(path) if path else None
     tree = _over(dict(preset or {}), carried_over(read_yaml(path), f"{path}: ") if path else {})
     for dotted, value in (overrides or {}).items():
-        inner, (*parents, last) = tree, dotted.split(".")
+        inner, (*parents, last) = tree, str(dotted).split(".")
         for parent in parents:
             below = {} if inner.get(parent) is None else inner[parent]
             if not isinstance(below, dict):
@@ -200,27 +201,17 @@ def parse(
     try:
         return section.model_validate(tree, context={"is_of_today": True})
     except ValidationError as error:
-        raise _explanation(section, error, where, fix, given) from None
-
-
-def _explanation(
-    section: type[BaseModel],
-    error: ValidationError,
-    where: Path | str = "",
-    fix: str = "Correct the value.",
-    given: Container[str] = (),
-) -> ConfigError:
-    """Return the error of ``parse``."""
+        found = error.errors()
     root = _composed(where) if isinstance(where, Path) else None
     faults = []
-    for fault in error.errors():
+    for fault in found:
         is_given = ".".join(map(str, fault["loc"])) in given
         line = 0 if is_given else _line(root, fault["loc"])
         faults.append((line, *_explained(section, fault)))
     # A required key that is only mistyped is reported as one fault.
     meant = {suggestion for _, _, suggestion in faults}
     faults = [each for each in faults if f"Did you mean {each[1].split(' ')[0]}?" not in meant]
-    return error_of(faults, "" if len(faults) == 1 and is_given else where, fix)
+    raise error_of(faults, "" if len(faults) == 1 and is_given else where, fix)
 
 
 def error_of(

@@ -54,15 +54,15 @@ def sft(**arguments: Any) -> TrainingRecord:
         UserError: The user can fix the cause; nothing was trained.
         RunError: The training failed; whole checkpoints remain.
     """
-    return _train("sft", arguments)
+    return _train(SftOptions, arguments)
 
 
 def grpo(**arguments: Any) -> TrainingRecord:
     """Train with TRL's GRPO in this process, as ``heavydistill grpo`` does; like ``sft``."""
-    return _train("grpo", arguments)
+    return _train(GrpoOptions, arguments)
 
 
-def _train(script: str, arguments: Mapping[str, Any]) -> TrainingRecord:
+def _train(options: type[TrainingOptions], arguments: Mapping[str, Any]) -> TrainingRecord:
     words = []
     for name, given in arguments.items():
         if given is None:
@@ -70,13 +70,8 @@ def _train(script: str, arguments: Mapping[str, Any]) -> TrainingRecord:
         values = given if isinstance(given, list | tuple) else [given]
         texts = [str(v) if isinstance(v, str | Path) else json.dumps(v) for v in values]
         words += [f"--{name}={texts[0]}"] if len(texts) == 1 else [f"--{name}", *texts]
-    check_files(options := options_of(script), given_values(options, words))
-    return run_script(script, words, is_shown=False)
-
-
-def options_of(script: str) -> type[TrainingOptions]:
-    """Return the class of our own arguments of a training script, without importing TRL."""
-    return SftOptions if script == "sft" else GrpoOptions
+    check_files(options, given_values(options, words))
+    return run_script(options.script, words, is_shown=False)
 
 
 def check_files(
