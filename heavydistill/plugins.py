@@ -41,7 +41,7 @@ TAKES: dict[str, str] = {
     "filter": "(problem, generation, attempts)",
     "selection": "(pool, width, rng)",
     "pruning": "(attempt, tokens, reader)",
-    "exporter": "a curate.exports.export.Trainer",
+    "exporter": "a curate.exports.export.Trainer with its templates",
     "teacher": "the path of a profile",
 }
 """What a plug-in of each kind is: a thing, or a function of these parameters."""
@@ -136,7 +136,7 @@ def get(kind: str, name: str, key: str = "") -> Plugin:
     if known := find(kind, name):
         return known
     what = f"{key and f'{key}: '}there is no {kind} {name!r}"
-    listed = f"Names: {', '.join(names(kind))}; `plugins` adds files with your own."
+    listed = f"Names: {', '.join(names(kind))}; --plugin FILE (key `plugins`) adds your own."
     raise ConfigError(what, f"{did_you_mean(name, names(kind))}{listed}{absent()}")
 
 
@@ -330,7 +330,13 @@ def _misfit(each: Plugin) -> str:
         return f"{each.name!r} is not a name, which has letters, digits, dots and dashes"
     fits: dict[str, Callable[[], bool]] = {
         "verifier": lambda: value.plugin_kind == kind and value.name == each.name and value.version,
-        "exporter": lambda: callable(value.sft_row),
+        "exporter": lambda: (
+            callable(value.sft_row)
+            and all(
+                (Path(value.templates) / f"{name}.jinja").is_file()
+                for name in ("README.md", "sft.yaml", *(["rl.yaml"] if value.rl_row else []))
+            )
+        ),
         "teacher": lambda: Path(value).is_file(),
     }
     try:

@@ -13,9 +13,11 @@ from command_line import run_command
 from plug_ins import forgotten
 
 from heavydistill import plugins
+from heavydistill.config.models import Endpoint
 from heavydistill.config.run import RunConfig, load_config
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.heavy.selection import select
+from heavydistill.models.registry import profile_at
 from heavydistill.plugins import plugin
 from heavydistill.verifiers import registry
 
@@ -223,6 +225,21 @@ def test_a_package_that_cannot_be_used_is_said_and_breaks_nothing_else(
     printed = run_command("plugins")
     assert printed.returncode == 1 and "first 1.0" in printed.stdout
     assert why in " ".join(printed.stdout.split())
+
+
+def test_a_teacher_of_a_file_is_a_profile(written, tmp_path):
+    (tmp_path / "small.yaml").write_text(
+        "name: small\nhub: org/small\ntokenizer: org/small\ncontext: 4096\n"
+    )
+    file = written(USES + f"plugin('teacher', 'ours')({str(tmp_path / 'small.yaml')!r})\n")
+    with pytest.raises(TeacherError, match="There is no model 'ours'"):
+        profile_at("ours", Endpoint())
+    plugins.load_files([file])
+    assert profile_at("ours", Endpoint()).model == "org/small"
+    assert "heavydistill teachers ours" in run_command("teachers").stdout
+    assert "hub: org/small" in run_command("teachers", "ours").stdout
+    with pytest.raises(TeacherError, match=r"Did you mean ours\?"):
+        profile_at("oursy", Endpoint())
 
 
 def test_the_list_names_shipped_ones_and_those_of_files(written):

@@ -33,15 +33,16 @@ def teachers(
     console = Console()
     if name is not None:
         profile = registry.profile_of(name)
-        _print_file(shipped("configs/teachers").get(name, Path(name)), _serving(profile), console)
+        _print_file(registry.path_of(name), _serving(profile), console)
         return
     columns = ("Name", "Context", "Licence", "Distillation", "80 GB GPUs")
     rows = table(console, *columns, numbers=2)
-    for profile in map(registry.profile_of, shipped("configs/teachers")):
+    for known in registry.profiles():
+        profile = registry.profile_of(known)
         licence, terms = profile.licence or "unknown", profile.terms.distillation
-        rows.add_row(profile.name, f"{profile.context:,}", licence, terms, _gpus(profile))
+        rows.add_row(known, f"{profile.context:,}", licence, terms, _gpus(profile))
     print_table(rows, console)
-    print_command("One of them", ["heavydistill", "teachers", profile.name], console)
+    print_command("One of them", ["heavydistill", "teachers", known], console)
 
 
 def benchmarks(
@@ -75,7 +76,8 @@ def plugins(
 
     The exit code is 1 if the plug-ins of a package cannot be used.
     """
-    from heavydistill.curate.exports import export  # noqa: F401, as the next ones
+    from heavydistill.curate.exports import export  # noqa: F401, what these ship is listed
+    from heavydistill.problems import tables  # noqa: F401
 
     registered.load_installed()
     registered.load_files(map(str, files or ()))

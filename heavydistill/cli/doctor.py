@@ -87,6 +87,7 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.doctor import Finding, machine
     from heavydistill.problems import load
 
+    config.load_plugins()
     # Before anything large is loaded.
     number = 0 if config.pools else len(load(config.problems, config.verify))
     endpoint, roles = config.endpoint, config.roles

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.console import Console
 
+from heavydistill import plugins
 from heavydistill.cli.flags import BuildFile, DryRun, Flag, Full, with_flags
 from heavydistill.cli.progress import (
     Bar,
@@ -230,11 +231,17 @@ def _print_refiltered(plan: RefilterPlan, outcome: RefilterOutcome, console: Con
 def export(
     sets: Annotated[Path, typer.Argument(help="Folder of sets, from `heavydistill build`.")],
     to: Annotated[
-        str, typer.Option("--to", help="Trainer: trl, verl, llamafactory, ms-swift or axolotl.")
+        str,
+        typer.Option(
+            "--to", help="Trainer: trl, verl, llamafactory, ms-swift, axolotl, or a plug-in's."
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the export, which must be new or empty.")
     ],
+    plugin: Annotated[
+        list[str] | None, typer.Option(help="Python files with exporters of yours.")
+    ] = None,
 ) -> None:
     """Export training sets for TRL, verl, LLaMA-Factory, ms-swift or axolotl.
 
@@ -243,6 +250,7 @@ def export(
     """
     from heavydistill.curate.exports.export import export as write
 
+    plugins.load(plugin or ())
     written = write(sets, to, out)
     console = Console()
     lines = [

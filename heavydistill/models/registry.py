@@ -2,7 +2,7 @@
 
 A name is, in this order:
 
-1. a shipped profile (a file of ``configs/teachers``);
+1. a shipped profile (a file of ``configs/teachers``), or that of a plug-in;
 2. the path of a YAML file with a profile;
 3. with ``endpoint.base_url``, the served name of a model;
 4. a folder with a checkpoint or an adapter;
@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from heavydistill import plugins
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.config.shipped import shipped
@@ -43,6 +44,7 @@ from heavydistill.models.tokenizer import SERVER
 from heavydistill.store.portable import name_alone
 
 _PROBLEM_TOKENS = 8192  # maximum tokens reserved for the problem, if half of the context is larger
+plugins.ship("teacher", shipped("configs/teachers"))
 _COMMON_TAGS = Thinking(tags=("<think>", "</think>"))
 
 
@@ -52,8 +54,23 @@ def profile_file(name: str) -> ProfileFile | None:
     Raises:
         ConfigError: The file does not exist or is not a profile.
     """
-    file = shipped("configs/teachers").get(name) or Path(name)
+    file = path_of(name)
     return load_profile(file) if file.suffix in (".yaml", ".yml") else None
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a shipped profile or of a plug-in; any other name as a path."""
+    known, path = shipped("configs/teachers"), Path(name)
+    if name in known or "/" in name or path.suffix in (".yaml", ".yml"):
+        return known.get(name, path)
+    own = plugins.find("teacher", name)
+    return Path(own.value) if own else path
+
+
+def profiles() -> list[str]:
+    """Return the names of the shipped profiles, then those of plug-ins."""
+    plugins.load_installed()
+    return plugins.names("teacher")
 
 
 def profile_of(name: str) -> ProfileFile:
@@ -65,15 +82,15 @@ def profile_of(name: str) -> ProfileFile:
     """
     file = profile_file(name)
     if not file:
-        listed = nearest(name) or f"Profiles: {', '.join(shipped('configs/teachers'))}. "
+        listed = nearest(name) or f"Profiles: {', '.join(profiles())}. "
         fix = f"{listed}A YAML file with a profile works too."
         raise TeacherError(f"There is no profile {name!r}", fix)
     return file
 
 
 def nearest(name: str) -> str:
-    """Return a question that proposes the shipped profile with the most similar name, if any."""
-    return did_you_mean(name, shipped("configs/teachers"))
+    """Return a question that proposes the profile with the most similar name, if any."""
+    return did_you_mean(name, profiles())
 
 
 def profile_at(

@@ -66,6 +66,7 @@ def load_fit(
 
             - ``micro``: ``size`` problems in total, of the families that the bundled models know;
             - a ``.jsonl`` or ``.parquet`` file, or ``hub:ORG/NAME``, with ``split``;
+            - ``NAME:ARGS``, a plug-in that gives rows as a file does;
             - ``gym:FAMILY,...``: ``size`` problems of each family of reasoning-gym, with
               ``seed`` and the settings in ``gym``.
         verify: How references are checked; None uses the default settings.

@@ -13,11 +13,12 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from heavydistill import plugins
 from heavydistill.config.files import open_regular
 from heavydistill.errors import ProblemsError, did_you_mean
 from heavydistill.models.hub_files import is_hub_id, obstacle, remedy
@@ -42,6 +43,7 @@ class Table:
     rows: list[TableRow]  # Rows in their order, at least one
 
 
+plugins.ship("source", ("micro", "gym", "hub"))
 _BOM = b"\xef\xbb\xbf"
 # First bytes of gzip, Zstandard, xz, bzip2 and zip files.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
@@ -57,13 +59,16 @@ _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas to read 
 
 
 def read(source: str, subset: str | None, split: str, most: int | None = None) -> Table:
-    """Read a .jsonl, .json or .parquet file, or hub:ORG/NAME with ``subset`` and ``split``.
+    """Read a .jsonl, .json or .parquet file, or hub:ORG/NAME with ``subset`` and ``split``; or call
+    a plug-in, NAME:ARGS.
 
     ``most`` is the maximum number of rows that are read; None reads all.
     """
-    path = Path(source)
-    if source.startswith("hub:"):
-        return read_hub(source.removeprefix("hub:"), subset, split, most)
+    path, (name, _, args) = Path(source), source.partition(":")
+    if name == "hub":
+        return read_hub(args, subset, split, most)
+    if not Path(name).suffix and "/" not in name and (own := plugins.find("source", name)):
+        return _read_plugin(own, args, most)
     if path.suffix in _KINDS:
         return read_file(path, most)
     if path.suffix in _SEPARATED:
@@ -91,8 +96,21 @@ def read(source: str, subset: str | None, split: str, most: int | None = None) -
     elif is_hub_id(source) and "/" in source and not path.exists():
         near = f"Did you mean hub:{source}? "
     raise ProblemsError(
-        what, f"{near}Give micro, a .jsonl, .json or .parquet file, hub:ORG/NAME or gym:FAMILY."
+        what,
+        f"{near}Give micro, a .jsonl, .json or .parquet file, hub:ORG/NAME or gym:FAMILY"
+        f"{''.join(f', {own}:ARGS' for own in plugins.names('source')[3:])}.{plugins.absent()}",
     )
+
+
+def _read_plugin(own: plugins.Plugin, args: str, most: int | None) -> Table:
+    """Read the rows of a plug-in."""
+    values = replace(own, value=lambda: list(itertools.islice(own.value(args), most)))()
+    where = f"{own.name}:{Path(args).name}"
+    for number, row in enumerate(values, 1):
+        if not isinstance(row, dict):
+            raise own.fault(f"gave {type(row).__name__} as row {number}, not a dict of columns")
+    rows = [TableRow(f"{where}:{number}", number, row) for number, row in enumerate(values, 1)]
+    return _table(where, own.name, where, rows)
 
 
 def read_file(path: Path, most: int | None = None) -> Table:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from command_line import run_command
 from set_folders import PROMPT, manifest, rewrite, write_sets
 from transformers import AutoTokenizer
 
@@ -294,3 +295,49 @@ def test_verl_refuses_a_template_that_rewrites_the_prompt(sets, tmp_path, verl):
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     with pytest.raises(ValueError, match="changes the prompt"):
         dataset._process_single_message(1, turns[1], turns)
+
+
+OWN = """
+from pathlib import Path
+from heavydistill.curate.exports.export import Trainer
+from heavydistill.plugins import plugin
+
+plugin("exporter", "mini")(
+    Trainer(
+        title="mini",
+        version="0.1",
+        templates=Path(__file__).parent,
+        sft_row=lambda row: ROW,
+        sft_command="mini {name}.yaml",
+    )
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "template", "told"),
+    [
+        ("{'messages': row['prompt'] + row['completion']}", "model: {{ export.model }}", ""),
+        ("{'messages': row['absent']}", "", r"the exporter mini failed: KeyError: 'absent' \(mine"),
+        ("{'messages': {1, 2}}", "", "the exporter mini failed: TypeError"),
+        ("{}", "{{ absent }}", "the exporter mini failed: UndefinedError"),
+        ("{}", None, "the exporter mini is not a .*Trainer with its templates"),
+    ],
+)
+def test_an_exporter_of_a_file_writes_or_is_named(sets, tmp_path, row, template, told):
+    (tmp_path / "mine.py").write_text(OWN.replace("ROW", row))
+    (tmp_path / "README.md.jinja").write_text("Run {{ sft }}")
+    if template is not None:
+        (tmp_path / "sft.yaml.jinja").write_text(template)
+    out = tmp_path / "mini"
+    command = ["export", str(sets), "--to", "mini", "--out", str(out)]
+    done = run_command(*command, "--plugin", str(tmp_path / "mine.py"))
+    assert done.returncode == (2 if told else 0), done.stderr
+    assert re.search(told, done.stderr) and "Traceback" not in done.stderr
+    assert out.exists() is not bool(told)
+    if not told:
+        lines = (out / "sft_thinker" / "train.jsonl").read_text().splitlines()
+        assert {"user", "assistant"} == {turn["role"] for turn in json.loads(lines[0])["messages"]}
+        unknown = run_command(*command[:-1], str(tmp_path / "more"))
+        assert unknown.returncode == 2
+        assert "--to: there is no exporter 'mini'. Names: trl, verl, " in unknown.stderr

@@ -35,13 +35,14 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import yaml
 
+from heavydistill import plugins
 from heavydistill.config.shipped import shipped
 from heavydistill.curate.exports import reward
 from heavydistill.errors import ConfigError
@@ -95,7 +96,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """A trainer and how sets are exported for it.
+    """A trainer and how sets are exported for it; a plug-in of the kind ``exporter``.
 
     In its commands, ``{name}`` stands for the name of the configuration.
     """
@@ -127,17 +128,20 @@ class Trainer:
 
 
 def export(sets: str | Path, to: str, out: str | Path) -> Export:
-    """Write the sets of a folder for a trainer, a key of ``TRAINERS``, into a new or empty folder.
+    """Write the sets of a folder for a trainer into a new or empty folder.
 
-    Raises ConfigError if there is nothing that the trainer can train on, or the prompts leave no
-    room for a response; and RunError if the disk is full or fails.
+    ``to`` is a key of ``TRAINERS``, or the name of a plug-in. Raises ConfigError if there is none,
+    nothing that the trainer can train on, the prompts leave no room for a response, or the plug-in
+    fails; and RunError if the disk is full or fails.
     """
-    sets, out = Path(sets), Path(out)
-    if to not in TRAINERS:
-        raise ConfigError(
-            f"--to: there is no exporter for {to!r}", f"Give one of {', '.join(TRAINERS)}."
-        )
-    trainer = TRAINERS[to]
+    if to in TRAINERS:
+        return _export(TRAINERS[to], Path(sets), Path(out))
+    own = plugins.get("exporter", to, "--to")
+    exported: Export = replace(own, value=_export)(own.value, Path(sets), Path(out))
+    return exported
+
+
+def _export(trainer: Trainer, sets: Path, out: Path) -> Export:
     exported = _read(sets, trainer)
     with new_folder(out) as folder:
         for name, splits in exported.rows.items():
@@ -331,6 +335,7 @@ TRAINERS = {
         },
     ),
 }
+plugins.ship("exporter", TRAINERS)
 
 
 # --- Files.
