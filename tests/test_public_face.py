@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from runs import build, write_run
 
 import heavydistill as hd
 from heavydistill.errors import ConfigError, HeavydistillError, ProblemsError
@@ -74,6 +75,17 @@ def test_trainings_and_publications_take_plain_arguments(tmp_path):
         hd.publish(tmp_path, {"repo_id": "org/name"})
     with pytest.raises(ConfigError, match="no adapter in"):
         hd.merge(tmp_path, tmp_path / "out")
+
+
+def test_folders_may_be_texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, thinker in (("a", "teacher"), ("b", "other")):
+        write_run(tmp_path / name, 6, k=4, thinker=thinker)
+    assert hd.compare("a", "b").problems == 6
+    assert hd.write_report("a").file == tmp_path / "a.html"
+    assert hd.write_report(["a", "b"], "both.html").file.is_file()
+    build(tmp_path / "sets", tmp_path / "a")
+    assert hd.export("sets", "trl", "exported").rows["sft_deliberator"]["train"]
 
 
 def test_one_answer_is_judged():

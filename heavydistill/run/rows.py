@@ -8,6 +8,7 @@ import logging
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,16 +115,24 @@ def dataset_of(folder: Path, cache: Path) -> Dataset:
     Raises:
         RunError: There are no rows, or the disk is full.
     """
-    from datasets import Dataset, utils
+    from datasets import Dataset
 
     files = sorted(map(str, folder.glob("*.parquet")))
     if not files:
         raise RunError("The pipeline returned no rows", "See the log above.")
+    with without_bars(), writing(cache):
+        return Dataset.from_parquet(files, cache_dir=str(cache))
+
+
+@contextlib.contextmanager
+def without_bars() -> Iterator[None]:
+    """Turn off the bars of ``datasets``, which would disturb our progress line."""
+    from datasets import utils
+
     had_bars = not utils.are_progress_bars_disabled()
-    utils.disable_progress_bars()  # these bars would disturb our progress line
+    utils.disable_progress_bars()
     try:
-        with writing(cache):
-            return Dataset.from_parquet(files, cache_dir=str(cache))
+        yield
     finally:
         if had_bars:
             utils.enable_progress_bars()

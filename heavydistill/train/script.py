@@ -23,6 +23,7 @@ from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.publish import check_before, publish_trained
 from heavydistill.report.terminal import going_on, print_command
+from heavydistill.run.rows import without_bars
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train.arguments import TrainingOptions, given_values
@@ -71,7 +72,8 @@ def _train(options: type[TrainingOptions], arguments: Mapping[str, Any]) -> Trai
         texts = [str(v) if isinstance(v, str | Path) else json.dumps(v) for v in values]
         words += [f"--{name}={texts[0]}"] if len(texts) == 1 else [f"--{name}", *texts]
     check_files(options, given_values(options, words))
-    return run_script(options.script, words, is_shown=False)
+    with without_bars():
+        return run_script(options.script, words, is_shown=False)
 
 
 def check_files(

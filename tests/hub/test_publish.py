@@ -11,6 +11,8 @@ from huggingface_hub import constants
 from model_folders import ADAPTER, FULL, MADE_HERE, TOKENIZER, contents, shard, write_model
 from set_folders import write_sets
 
+import heavydistill as hd
+
 REPO = f"{ORG}/heavy-micro"
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MADE: dict[str, Callable[[Path], Path]] = {
@@ -24,6 +26,13 @@ MADE: dict[str, Callable[[Path], Path]] = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return MADE["sets"](tmp_path / "sets")
+
+
+def test_a_folder_is_published_from_python(hub, folder):
+    done = hd.publish(str(folder), {"repo_id": REPO, "private": True})
+    assert done.is_new and done.is_private and hub.files(REPO).keys() >= {"manifest.json"}
+    again = hd.publish(folder, hd.PublishOptions(repo_id=REPO))
+    assert not again.is_new and again.commit == done.commit
 
 
 @pytest.mark.parametrize("kind", ["sets", "full", "adapter"])

@@ -15,6 +15,7 @@ from runs import build, rows, write_run
 from students import MICRO
 from trainings import Trained, flags, history, logged, main, run, sft_arguments
 
+import heavydistill as hd
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.set_rows import SPLITS
 from heavydistill.store.training_record import read_record
@@ -224,6 +225,20 @@ def test_one_source_may_lack_validation_rows(sets, tmp_path):
     prepared = prepare(sft_arguments(None, tmp_path / "out", **keys))
     there = len(rows(sets, "sft_deliberator", "validation"))
     assert there and [one.rows["validation"] for one in prepared.record.sets] == [there, 0]
+
+
+def test_a_training_from_python_returns_its_record_and_prints_nothing(sets, tmp_path, capsys):
+    out = tmp_path / "out"
+    given: dict[str, Any] = {"role": "deliberator", "dataset_name": sets, "output_dir": out}
+    given |= {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "max_steps": 1}
+    given |= {"eval_strategy": "no", "load_best_model_at_end": False, "save_strategy": "no"}
+    planned = hd.sft(model_name_or_path="micro-student", **given, dry_run=True, license=None)
+    assert planned.result is None and not out.exists()
+    record = hd.sft(model_name_or_path="micro-student", **given, logging_steps=1)
+    assert record.result and record.result.steps == 1 and record == read_record(out)
+    assert len((out / "log.jsonl").read_text("utf-8").splitlines()) == 2
+    printed = "".join(capsys.readouterr()).splitlines()
+    assert not [line for line in printed if "[WARNING]" not in line]  # DeepSpeed has some
 
 
 def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
