@@ -68,8 +68,9 @@ def _garbled(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
                 right=right,
                 options=options,
             )
-            alone = dataclasses.replace(old, turns_json="")  # its texts are not those of its turns
-            new = dataclasses.replace(alone, reasoning=reasoning, answer_text=answer_text)
+            new = dataclasses.replace(
+                old, reasoning=reasoning, answer_text=answer_text, turns_json=""
+            )
             pool[place] = old if new == old else _instead(old, new, verdict=None)
             final = final_box(old.answer_text)
             if old.id in ids and (final or old.extracted is not None):

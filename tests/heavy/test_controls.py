@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heavydistill.config.run import Attempts, Selection
 from heavydistill.heavy.controls import other_pools
 from heavydistill.heavy.voting import stratum
-from heavydistill.schema import Trace, Trajectory
+from heavydistill.schema import Trace, Trajectory, Turn, turns_as_json
 
 answers = st.lists(st.sampled_from(["60", "7135", "7935", None]), min_size=1, max_size=9)
 
@@ -182,6 +182,18 @@ def test_pools_without_verdicts_or_caches_allow_no_transplant():
     unjudged = [dataclasses.replace(one, verdict=None) for one in trace.pool]
     assert not other("transplant", dataclasses.replace(trace, pool=unjudged))
     assert other("garbled", dataclasses.replace(trace, pool=unjudged, caches=[]))
+
+
+def test_garbled_attempts_of_several_turns_show_no_turn_as_it_was():
+    trace = trace_of("60", "7135")
+    first, second = trace.pool
+    turns = [Turn(role="assistant", text="It may be 60."), Turn(role="assistant", text=_text("60"))]
+    several = dataclasses.replace(first, turns_json=turns_as_json(turns))
+    pool = other("garbled", dataclasses.replace(trace, pool=[several, second]))
+    (garbled, _), *_ = pool.values()
+    assert garbled.turns_json == ""
+    assert "60" not in garbled.answer_text + garbled.reasoning
+    assert several.reasoning == "It may be 60."
 
 
 def test_garbled_needs_a_final_answer_that_a_cache_shows():
