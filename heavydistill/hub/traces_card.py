@@ -44,7 +44,7 @@ def traces_card(found: RunTraces, folder: Path, options: PublishOptions) -> str:
 
 def _example(trace: Trace) -> dict[str, str]:
     """Return the texts of a trace for the example: problem, attempt and deliberation."""
-    texts = {"problem.text": trace.problem.text, "problem.reference": trace.problem.reference}
+    texts = {"problem.text": trace.problem.transcript, "problem.reference": trace.problem.reference}
     for name, samples in (("pool", trace.pool), ("deliberations", trace.deliberations)):
         for sample in samples[:1]:
             texts[f"{name}[0].reasoning"] = sample.reasoning

@@ -18,6 +18,7 @@ from heavydistill.metrics.problem_figures import ProblemFigures
 from heavydistill.models.local.engine import require_roles
 from heavydistill.models.request import JUDGE, THINK
 from heavydistill.models.resolve import resolve
+from heavydistill.report.page.writer import whole
 from heavydistill.run.estimate import estimate
 from heavydistill.run.generate import check, run
 from heavydistill.run.recipe import llm_of
@@ -176,3 +177,9 @@ def test_a_judge_reads_the_whole_conversation(told):
 def test_problems_with_one_text_and_other_histories_are_other_questions(told):
     _, traces, _ = told
     assert len({ProblemFigures.of(trace).question for trace in traces}) == 3
+
+
+def test_a_page_shows_the_whole_conversation(told):
+    _, traces, _ = told
+    assert whole(traces[0])["problem"]["text"] == traces[0].problem.transcript
+    assert whole(traces[2])["problem"]["text"] == "Sure?"

@@ -220,7 +220,7 @@ def entry(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": trace.problem.id,
         "text": " ".join(trace.problem.text[: 2 * _BEGINNING].split())[:_BEGINNING],
-        "crc": zlib.crc32(trace.problem.text.encode()),  # distinguishes problems with the same id
+        "crc": zlib.crc32(trace.problem.transcript.encode()),  # tells equal ids apart
         "stratum": trace.stratum,
         "outcome": trace.outcome,
         "status": "failed" if trace.status.startswith(FAILED) else trace.status,
@@ -263,6 +263,7 @@ def whole(trace: Trace) -> dict[str, Any]:
     responses = (*trace.pool, *trace.deliberations)
     attempts = attempts_by_cache(trace)
     row = to_row(trace)
+    row["problem"]["text"] = trace.problem.transcript
     row["problem"]["compared"] = _compared(trace.problem)
     for response, shown in zip(responses, (*row["pool"], *row["deliberations"]), strict=True):
         for key in ("model", "served_model"):
