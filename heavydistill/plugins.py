@@ -116,8 +116,9 @@ def ship(kind: str, names: Iterable[str]) -> None:
 
 
 def names(kind: str) -> list[str]:
-    """Return the shipped names of a kind, then those of the plug-ins that were loaded."""
-    return [*shipped.get(kind, ()), *(name for of, name in loaded if of == kind)]
+    """Return the names that can be chosen: shipped ones, then those of loaded plug-ins."""
+    chosen = shipped.get(kind, ()) if kind != "filter" else ()  # shipped filters always apply
+    return [*chosen, *(name for of, name in loaded if of == kind)]
 
 
 def find(kind: str, name: str) -> Plugin | None:
@@ -142,7 +143,8 @@ def get(kind: str, name: str, key: str = "") -> Plugin:
 
 def require(kind: str, name: str, key: str) -> None:
     """Raise ConfigError unless the name is shipped, or of a plug-in that any process finds."""
-    if name not in shipped[kind] and get(kind, name, key).place == PROGRAM:
+    is_shipped = name in names(kind) and (kind, name) not in loaded
+    if not is_shipped and get(kind, name, key).place == PROGRAM:
         what = f"{key}: only this process knows the {kind} {name!r}"
         raise ConfigError(what, "Write it to a file, and name the file in `plugins`.")
 

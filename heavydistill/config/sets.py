@@ -59,6 +59,9 @@ class Filters(Section):
     """Quantile of the response lengths of a role; longer responses are left out; 1 keeps all."""
     per_set: int = Field(default=4, ge=1)
     """Maximum number of deliberations per candidate set."""
+    more: list[str] = Field(default_factory=list)
+    """Names of filters of plug-ins that a response must pass too. The name is the label of what the
+    filter leaves out."""
 
 
 class ThinkerRows(Section):
@@ -135,6 +138,8 @@ class BuildConfig(Section):
         """Load all plug-ins, and check the names that may be of one; as for ``RunConfig``."""
         plugins.load(self.plugins, self.verify.own)
         plugins.require("pruning", self.cache.pruning, "cache.pruning")
+        for name in self.filters.more:
+            plugins.require("filter", name, "filters.more")
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> BuildConfig:

@@ -154,7 +154,7 @@ class EmptyError(ConfigError):
         if left_out := {label: count for label, count in counts.items() if label != "used"}:
             label = max(left_out, key=left_out.__getitem__)
             of = f"{left_out[label]:,} of {sum(counts.values()):,} {view}"
-            why = f"most are left out as {label}, {of}: {dict(LABELS)[label]}"
+            why = f"most are left out as {label}, {of}: {dict(LABELS).get(label, 'a plug-in')}"
             if label == "contaminated":
                 fix = OTHER_PROBLEMS
         super().__init__(f"No training row is left; {why}", fix)
@@ -290,6 +290,8 @@ def _content(config: BuildConfig) -> dict[str, Any]:
     tree["student"] = name_alone(tree["student"])
     tree["chat_template"] = tree["chat_template"] and Path(tree["chat_template"]).name
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
+    if not config.filters.more:  # so that other builds are recorded as before
+        del tree["filters"]["more"]
     if asked := tree["redeliberate"]:
         del asked["journal"]
         asked["endpoint"] = key_variable_of(asked["endpoint"])

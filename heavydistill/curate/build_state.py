@@ -373,7 +373,7 @@ class BuildState:
         self.problems[key].runs.append(f"{source.name}/{problem.id}")
         note = TraceNote(key, [], [])
         for attempt in trace.pool:
-            label = look_at_trajectory(problem, attempt)
+            label = look_at_trajectory(problem, attempt, self.config.filters)
             if attempt.is_correct and attempt.unusable_because is None:
                 self.attention["blind"] += 1
                 widest = self.preset.widths[-1]

@@ -1,12 +1,14 @@
 """A build from a run to its sets, and the rows that are learnt from."""
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from generations import deliberation, problem
+from plug_ins import forgotten
 from runs import build, rows, traces, write_run
 from students import checkpoint, real_template
 
@@ -16,6 +18,7 @@ from heavydistill.config.sets import load_build_config
 from heavydistill.curate.build import build_sets
 from heavydistill.curate.set_writer import sft_row
 from heavydistill.errors import ConfigError
+from heavydistill.hub.dataset_card import write_card
 from heavydistill.schema import Generation
 from heavydistill.store.sets.folder import SETS, TRAINED, read_manifest
 from heavydistill.store.sets.set_rows import SftRow
@@ -254,3 +257,50 @@ def test_a_row_that_does_not_fit_is_labelled(student):
     tokens = row.prompt_tokens + row.completion_tokens
     assert _made(student, deliberation("It is 5."), tokens) == row
     assert _made(student, deliberation("It is 5."), tokens - 1) == "too_long_for_student"
+
+
+OWN = """
+from heavydistill.plugins import plugin
+
+@plugin("filter", "says_so")
+def says_so(problem, generation, attempts):
+    RETURN
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("return not attempts or generation.index == 0", ""),
+        ("return len(attempts)", "the filter says_so returned int"),
+        ("return attempts[99]", r"the filter says_so failed: IndexError: .* \(mine.py:6\)"),
+    ],
+)
+def test_a_filter_of_a_plug_in_labels_what_it_leaves_out(run, tmp_path, does, told):
+    (tmp_path / "mine.py").write_text(OWN.replace("RETURN", does))
+    more = {"plugins": [str(tmp_path / "mine.py")], "filters": {"more": ["says_so"]}}
+    with forgotten(), pytest.raises(ConfigError, match=told) if told else nullcontext():
+        manifest = build(tmp_path / "sets", run, **more)
+    if told:
+        assert not (tmp_path / "sets").exists()
+        return
+    assert manifest.build["filters"]["more"] == ["says_so"] and "plugins" not in manifest.build
+    assert manifest.deliberations["says_so"] > 0 and "says_so" not in manifest.trajectories
+    left_out = [
+        row for row in rows(tmp_path / "sets", "deliberations") if row["label"] == "says_so"
+    ]
+    assert {row["index"] for row in left_out} == {1}
+    write_card(tmp_path / "sets")
+    assert "it does not pass this plug-in" in (tmp_path / "sets" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["sayso", "too_long", "used"])
+def test_a_filter_that_is_not_there_is_refused_before_the_build(run, tmp_path, name):
+    (tmp_path / "mine.py").write_text(OWN.replace("RETURN", "return True"))
+    more = {"plugins": [str(tmp_path / "mine.py")], "filters": {"more": [name]}}
+    told = f"filters.more: there is no filter '{name}'.* Names: says_so; --plugin FILE"
+    with forgotten(), pytest.raises(ConfigError, match=told):
+        build(tmp_path / "sets", run, **more)
+    (tmp_path / "mine.py").write_text(OWN.replace("says_so", "too_long").replace("RETURN", "pass"))
+    with forgotten(), pytest.raises(ConfigError, match="a filter 'too_long' already, which is"):
+        build(tmp_path / "sets", run, **more)

@@ -131,11 +131,11 @@ def test_what_was_shown_bounds_the_numbers_and_may_be_repeated():
 
 
 def test_an_attempt_is_looked_at_without_others():
-    assert look_at_trajectory(ASKED, trajectory(ANSWER)) == ""
+    assert look_at_trajectory(ASKED, trajectory(ANSWER), Filters()) == ""
     of_deliberations = ("ignores_attempts", "false_claims")
     alone = {code: fault for code, fault in FAULTS.items() if code not in of_deliberations}
     for code, fault in alone.items():
-        found = look_at_trajectory(ASKED, trajectory(**{"answer_text": ANSWER, **fault}))
+        found = look_at_trajectory(ASKED, trajectory(**{"answer_text": ANSWER, **fault}), Filters())
         assert found == ("" if code == "verbatim_copy" else code)
 
 

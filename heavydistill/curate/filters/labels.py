@@ -1,7 +1,8 @@
 """Labels a response with the first reason to exclude it from training.
 
 ``set_rows.LABELS`` lists all labels in order. Those up to ``other_language`` are found here, from
-the response and the attempts in its prompt; the others need all responses of a build.
+the response and the attempts in its prompt; then those of plug-ins, which are their names. The
+others need all responses of a build.
 
 A deliberation works with the attempts if its thinking and answer together (``heavy.mentions``) do
 one of these: name two or more attempts by number ("attempt 3", "the second and fourth
@@ -25,6 +26,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from heavydistill import plugins
 from heavydistill.config.sets import Filters
 from heavydistill.curate.filters.language import other_language
 from heavydistill.curate.filters.leaks import leaks_reference
@@ -104,12 +106,12 @@ def look_at_deliberation(
         label = "false_claims"
     if not label and signs.copied >= filters.most_copied:
         label = "verbatim_copy"
-    return label or _out_of_place(problem, shown, deliberation), signs
+    return label or _out_of_place(problem, shown, deliberation, filters), signs
 
 
-def look_at_trajectory(problem: Problem, trajectory: Trajectory) -> str:
+def look_at_trajectory(problem: Problem, trajectory: Trajectory, filters: Filters) -> str:
     """Return the label of an attempt; rules that compare it with other attempts do not apply."""
-    return _unsound(problem, trajectory) or _out_of_place(problem, (), trajectory)
+    return _unsound(problem, trajectory) or _out_of_place(problem, (), trajectory, filters)
 
 
 def fingerprint(generation: Generation) -> str:
@@ -136,12 +138,23 @@ def _unsound(problem: Problem, generation: Generation) -> str:
     return "several_final_answers" if finals else "no_final_answer"
 
 
-def _out_of_place(problem: Problem, shown: Sequence[Generation], generation: Generation) -> str:
-    """Return the label of a correct response that leaks the reference or changes the language."""
+def _out_of_place(
+    problem: Problem, shown: Sequence[Generation], generation: Generation, filters: Filters
+) -> str:
+    """Return the label of a correct response that leaks the reference, changes the language or does
+    not pass a plug-in."""
     texts = (generation.reasoning, generation.answer_text)
     if leaks_reference(problem, texts, [spoken(attempt) for attempt in shown]):
         return "leaks_reference"
-    return "other_language" if other_language(problem.text, *texts) else USED
+    if other_language(problem.text, *texts):
+        return "other_language"
+    for name in filters.more:
+        own = plugins.get("filter", name)
+        if not isinstance(passes := own(problem, generation, [*shown]), bool):
+            raise own.fault(f"returned {type(passes).__name__}, not whether a response passes")
+        if not passes:
+            return name
+    return USED
 
 
 class _Without(dict[int, str | None]):

@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from heavydistill import plugins
 from heavydistill.schema import Cache, Deliberation, Problem, Stratum, Trajectory
 
 Split = Literal["train", "validation"]
@@ -52,6 +53,7 @@ LABELS: tuple[tuple[str, str], ...] = (
 )
 """(code, meaning for a response) of each filter, in the order in which they apply."""
 CODES = frozenset(code for code, _ in LABELS)
+plugins.ship("filter", (*dict(LABELS), "used"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
