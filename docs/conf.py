@@ -50,6 +50,7 @@ sections = {
     "Start": ["start/first-run", "start/own-problems", "start/own-endpoint"],
     "Guides": [
         "guides/generate",
+        "guides/prompts",
         "guides/verifiers",
         "guides/own-verifier",
         "guides/plugins",

@@ -138,7 +138,7 @@ class Problem:
     verifier: str  # name of the verifier
     verifier_args: str = "{}"  # arguments of the verifier, as a JSON object; ``{}`` for none
     domain: str = ""
-    """Domain of the prompt wording: ``general``, ``stem``, ``code`` or ``brief``; if empty,
+    """Domain of the prompts: ``general``, ``stem``, ``code``, ``brief`` or the user's; if empty,
     the run's configuration decides. A row without a domain gets its verifier's."""
     source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
     history_json: str = ""

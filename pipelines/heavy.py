@@ -31,7 +31,8 @@ def build(run: ResolvedRun) -> HeavyPipeline:
     """The steps of a checked run."""
     config = run.config
     think, deliberate = wiring.pace_of(run, THINK), wiring.pace_of(run, deliberate_stage(1))
-    wording = {"domain": config.domain, "language": config.language}
+    names = ("domain", "language", "prompts")
+    wording = {name: getattr(config, name) for name in names}
     with HeavyPipeline("heavy", arrow_schema(Trace), window=wiring.window_of(run)) as pipeline:
         last = LoadProblems(
             name="load_problems",

@@ -62,6 +62,7 @@ def build(run: ResolvedRun) -> HeavyPipeline:
             seed=config.seed,
             domain=config.domain,
             language=config.language,
+            prompts=config.prompts,
             input_batch_size=pace.batch,
         )
         deliberations = Deliberate(

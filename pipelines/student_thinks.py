@@ -43,7 +43,8 @@ def build(run: ResolvedRun) -> HeavyPipeline:
     """The steps of a checked run: the student's, then the teacher's."""
     config = run.config
     student, teacher = wiring.pace_of(run, THINK), wiring.pace_of(run, deliberate_stage(1))
-    wording = {"domain": config.domain, "language": config.language}
+    names = ("domain", "language", "prompts")
+    wording = {name: getattr(config, name) for name in names}
     with HeavyPipeline("student-thinks", arrow_schema(Trace), window=wiring.window_of(run)) as made:
         problems = LoadProblems(
             name="load_problems",

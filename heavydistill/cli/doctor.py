@@ -163,7 +163,9 @@ def _patient(
         samplings.append(config.think.sampling.over(profile.thinker))
     if name == deliberator:
         samplings.append(config.deliberate.sampling.over(profile.deliberator))
-    prompt = prompts.load("thinker", config.domain or profile.domain, config.language)
+    prompt = prompts.load(
+        "thinker", config.domain or profile.domain, config.language, config.prompts
+    )
     file = registry.profile_file(name)
     return ExaminedModel(
         profile=profile,

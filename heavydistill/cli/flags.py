@@ -39,7 +39,10 @@ Verb = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """The flag of a configuration key; a mapping's flag accepts ``key=value,...`` or YAML."""
+    """The flag of a configuration key; a mapping's flag accepts ``key=value,...`` or YAML.
+
+    The flag of a section accepts one ``KEY=VALUE``, and may be repeated.
+    """
 
     key: str  # dotted key of the configuration
     group: str | None = None  # heading for ``--help-all``; None: also listed by --help
@@ -74,6 +77,7 @@ _RUN_FLAGS = (
     Flag("deliberator", "Models"),
     Flag("system", "Models"),
     Flag("judge.model", "Models", "judge"),
+    Flag("prompts", "Models", "prompt"),
     Flag("endpoint.base_url", "Models", "endpoint"),
     Flag("endpoint.start_vllm", "Models"),
     Flag("endpoint.tokenizer", "Models"),
@@ -165,6 +169,10 @@ def with_flags(
             for flag in flags:
                 if (value := given.pop(flag.parameter)) is not None:
                     field = _field(section, flag.key)
+                    if section_in(field.annotation):
+                        given_keys = (parse_assignment(each, flag.option) for each in value)
+                        keys |= {f"{flag.key}.{key}": file for key, file in given_keys}
+                        continue
                     is_mapping = get_origin(field.annotation) is dict
                     keys[flag.key] = _mapping(flag.option, value, field) if is_mapping else value
             try:
@@ -226,6 +234,8 @@ def _keys(section: type[Any], flags: set[str]) -> Mapping[str, list[tuple[str, s
 def _parameter(flag: Flag, field: FieldInfo) -> inspect.Parameter:
     option = typer.Option(flag.option, help=_help(field), rich_help_panel=flag.group)
     kind = _type(field.annotation)
+    if section_in(kind):
+        kind, option.metavar = list[str], "KEY=VALUE"
     if flag.needed:
         return _keyword(flag.parameter, Annotated[kind, option], inspect.Parameter.empty)
     return _keyword(flag.parameter, Annotated[Union[kind, None], option])  # noqa: UP007

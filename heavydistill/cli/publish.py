@@ -11,6 +11,7 @@ from rich.console import Console
 from heavydistill.cli.flags import Flag, with_flags
 from heavydistill.cli.progress import same_command
 from heavydistill.cli.verbs import Group, Verb
+from heavydistill.config.run import RunConfig, load_config
 from heavydistill.hub.options import PublishOptions
 from heavydistill.report.terminal import print_command, say
 
@@ -91,8 +92,13 @@ skill = typer.Typer(
 )
 
 
+_PROMPT = with_flags(RunConfig, [Flag("prompts", name="prompt")])
+
+
 @skill.command(cls=Verb)
+@_PROMPT
 def export(
+    keys: dict[str, Any],
     folder: Annotated[
         Path,
         typer.Argument(
@@ -103,8 +109,8 @@ def export(
     domain: Annotated[
         str,
         typer.Option(
-            help="Domains of the wordings, with commas between: general, stem, code, brief; the "
-            "first is the default of the skill."
+            help="Domains of the wordings, with commas between: general, stem, code, brief, or one "
+            "with prompts of yours; the first is the default of the skill."
         ),
     ] = "general,stem,code",
     language: Annotated[
@@ -129,7 +135,9 @@ def export(
     """
     from heavydistill.skill.export import export_skill
 
-    written = export_skill(folder, _listed(domain), _listed(language), evals, sign)
+    written = export_skill(
+        folder, _listed(domain), _listed(language), evals, sign, load_config(overrides=keys).prompts
+    )
     console = Console()
     sizes = [path.stat().st_size for path in written.rglob("*") if path.is_file()]
     say(f"Skill: {written} ({len(sizes)} files, {sum(sizes):,} bytes)", console)
@@ -137,7 +145,9 @@ def export(
 
 
 @skill.command(cls=Verb)
+@_PROMPT
 def check(
+    keys: dict[str, Any],
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of one skill, which has a SKILL.md.")
     ],
@@ -156,7 +166,7 @@ def check(
     from heavydistill.skill.check import check_skill
 
     console = Console()
-    report = check_skill(folder, key)
+    report = check_skill(folder, key, load_config(overrides=keys).prompts)
     for refusal in report.refusals:
         say(str(refusal), console)
     if report.refusals:

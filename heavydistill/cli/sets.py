@@ -42,6 +42,7 @@ _BUILD_FLAGS = (
     Flag("redeliberate.budget"),
     Flag("redeliberate.endpoint.tokenizer", _MODEL),
     Flag("chat_template", _SETS),
+    Flag("prompts", _SETS, "prompt"),
     Flag("sets.written_by", _SETS, "cache-from"),
     Flag("against", _SETS),
     Flag("plugins", _SETS, "plugin"),

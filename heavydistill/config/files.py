@@ -27,17 +27,17 @@ def open_regular(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
-def text_in(path: Path) -> str:
+def text_in(path: Path, most_bytes: int = _MOST_BYTES) -> str:
     """The text of a small file.
 
     Raises:
-        OSError: As ``open_regular`` raises, or the file is larger than 16 MiB.
+        OSError: As ``open_regular`` raises, or the file is larger than ``most_bytes``.
         UnicodeDecodeError: The file is not UTF-8.
     """
     with open_regular(path) as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        what = f"larger than {_MOST_BYTES >> 20} MiB, the limit for such a file"
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        what = f"larger than {most_bytes >> 20} MiB, the limit for such a file"
         raise OSError(errno.EFBIG, what, str(path))
     return data.decode("utf-8")
 

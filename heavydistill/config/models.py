@@ -223,12 +223,9 @@ class Judge(Section):
     """Endpoint of the judge (default: the run's)."""
     votes: int = Field(default=3, ge=1)
     """Number of votes per answer; more than half must agree."""
-    prompt: str | None = Field(default=None, min_length=1)
-    """File with the judge's prompt, which has the places ``{{problem}}``, ``{{reference}}`` and
-    ``{{answer}}`` (default: ours). The run keeps its text."""
     replies: Replies = "verdict"
     """Form of the judge's replies: ``verdict``, a word such as CORRECT; or ``compass_verifier`` or
-    ``general_verifier``, as these models reply to their own prompts."""
+    ``general_verifier``, as these models reply to their own prompts (``prompts.judge``)."""
     sampling: SamplingChoice = SamplingChoice()
     """Sampling of the judge (default: temperature 0.7, top_p 0.95, at most 8,192 tokens)."""
     reasons: list[str] | None = None
@@ -244,11 +241,6 @@ class Judge(Section):
             )
         if self.sampling.temperature == 0 and self.votes > 1:
             raise ValueError("votes at temperature 0 are identical. Set votes to 1.")
-        if self.replies != "verdict" and not self.prompt:
-            raise ValueError(
-                f"replies is {self.replies}, but our prompt asks for a word. Set prompt to a file "
-                "with the prompt that the model was trained with."
-            )
         never = sorted(NEVER_JUDGED.intersection(self.reasons or ()))
         if never:
             raise ValueError(

@@ -22,6 +22,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from heavydistill import plugins
 from heavydistill.config.models import ADDRESS_OF_A_SANDBOX, Endpoint, Judge, SamplingChoice
+from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.yaml import Section, form, load, parse_yaml
 from heavydistill.errors import ConfigError, MissingModelError
 
@@ -31,7 +32,6 @@ Selection = Literal[
 Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
 plugins.ship("selection", get_args(Selection))
 plugins.ship("pruning", get_args(Pruning))
-Domain = Literal["general", "stem", "code", "brief"]
 Shape = Literal["gpqa", "livecodebench"]
 Language = Literal["en", "zh"]
 Task = Literal["deliberate", "choose", "think", "skill"]
@@ -200,13 +200,16 @@ class RunConfig(Section):
     pools_sha256: str | None = None
     """SHA-256 of the traces that ``pools`` must hold (default: not checked)."""
     verify: Verifying = Verifying()
-    domain: Domain | None = None
-    """Domain whose prompt wording applies to problems without a domain of their own (default: the
-    profile's)."""
+    domain: str | None = None
+    """Domain whose prompts apply to problems without a domain of their own: general, stem, code,
+    brief, or one with prompts of yours (default: the profile's)."""
     language: Language = "en"
     """Language of the prompts."""
     system: str | None = Field(default=None, min_length=1)
     """System prompt before every request to the thinker and the deliberator (default: none)."""
+    prompts: OwnPrompts = OwnPrompts()
+    """Prompts of yours by role, in place of ours: thinker, deliberator, chooser or judge, e.g.
+    ``{deliberator: my.md}``."""
     think: Think = Think()
     cache: CacheChoice = CacheChoice()
     deliberate: Deliberating = Deliberating()
@@ -236,7 +239,8 @@ class RunConfig(Section):
 
         Folders, the server of a model and the number of processes are left out; limits for a
         verdict are included. Pools are identified by their hash. The default of ``cache.attempts``
-        is left out, so that a run of a version without this key keeps its identity.
+        is left out, so that a run of a version without this key keeps its identity; likewise
+        ``prompts``, of which only those of the user are included.
         """
         transport = set(Endpoint.model_fields) - {"tokenizer"}
         place = {"out", "journal", "budget", "pools", "processes"}
@@ -253,9 +257,11 @@ class RunConfig(Section):
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
         if self.judge and content["judge"]:
             del content["judge"]["endpoint"]
-            if not self.judge.prompt:  # as for ``cache.attempts``
-                del content["judge"]["prompt"], content["judge"]["replies"]
-        return content
+            if not self.prompts.judge:  # as for ``cache.attempts``
+                del content["judge"]["replies"]
+        if not (own := {role: text for role, text in content.pop("prompts").items() if text}):
+            return content
+        return content | {"prompts": own}
 
     def load_plugins(self) -> None:
         """Load all plug-ins, and check the names that may be of one.
@@ -328,6 +334,13 @@ class RunConfig(Section):
             raise ValueError(f"think.k is {self.think.k:,}. Set at most {_MOST_K:,}.")
         if self.pools_sha256 and not self.pools:
             raise ValueError("pools_sha256 is set without pools. Set both or neither.")
+        if self.judge and self.judge.replies != "verdict" and not self.prompts.judge:
+            raise ValueError(
+                f"judge.replies is {self.judge.replies}, but our prompt asks for a word. Set "
+                "prompts.judge to a file with the prompt that the model was trained with."
+            )
+        if self.prompts.judge and not self.judge:
+            raise ValueError("prompts.judge is set without a judge. Set judge.model (--judge).")
         if self.pools:
             self._refuse_thinking()
         if self.deliberate.rounds > 1 and (not self.deliberate.d or self.deliberate.task != _ANEW):
@@ -409,17 +422,17 @@ def refuse_code_of_saved(file: Path, config: RunConfig, fix: str) -> None:
         refuse_code_of(file, config, fix)
 
 
-def parse_assignment(text: str) -> tuple[str, Any]:
-    """Split ``key.path=value`` into (key, value) and parse the value as YAML."""
+def parse_assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
+    """Split ``key.path=value``, the value of a flag, into (key, value); the value is YAML."""
     key, found, value = text.partition("=")
     if not found or not key:
-        raise ConfigError(f"--set {text!r} is not KEY=VALUE", "Write it as in --set think.k=16.")
+        raise ConfigError(f"{flag} {text!r} is not KEY=VALUE", f"Write {flag} KEY=VALUE.")
     try:
         return key.strip(), parse_yaml(value)
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
-            f"--set {reprlib.repr(text)}: the value is not YAML",
-            f"Quote it: --set '{key}=\"VALUE\"'.",
+            f"{flag} {reprlib.repr(text)}: the value is not YAML",
+            f"Quote it: {flag} '{key}=\"VALUE\"'.",
         ) from error
 
 

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from heavydistill import plugins
 from heavydistill.config.models import Endpoint, SamplingChoice
+from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.run import Budget, Pruning, PythonFiles, Verifying
 from heavydistill.config.yaml import Section, load
 
@@ -126,6 +127,9 @@ class BuildConfig(Section):
     against: list[str] | None = None
     """Benchmarks whose problems are left out: files of hashes, or .jsonl or .parquet files with
     texts (default: the bundled benchmarks; an empty list: none)."""
+    prompts: OwnPrompts = OwnPrompts()
+    """Prompts of yours by role, thinker or deliberator, for the rows of the thinker and for drawn
+    sets (default: those of the runs); a set of a run keeps its own."""
     redeliberate: Redeliberate | None = None
     verify: Verifying = Verifying()
     plugins: PythonFiles = Field(default_factory=list)
@@ -145,6 +149,8 @@ class BuildConfig(Section):
     def _no_contradictions(self) -> BuildConfig:
         if not self.out:
             object.__setattr__(self, "out", f"sets/{Path(self.runs[0]).absolute().name}")
+        if self.prompts.chooser or self.prompts.judge:
+            raise ValueError("prompts has roles that no row is for. Leave out chooser and judge.")
         if self.sets.widths and min(self.sets.widths) < 2:
             raise ValueError(f"sets.widths has {min(self.sets.widths)}. Give widths of 2 or more.")
         return self

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 from heavydistill.chat.guard import demand_whole, guard
+from heavydistill.config.prompts import TRAINED_ROLES
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate import selection
 from heavydistill.curate.build_state import BuildState, OnProgress, SourceRun, open_sources
@@ -229,7 +230,7 @@ def _manifest(
             RunUsed(
                 name=source.name,
                 traces=source.size,
-                config=portable_config(source.config) if source.config else {},
+                config=_run_behind(build, source),
                 summary=source.summary,
             )
             for source in build.sources
@@ -284,6 +285,15 @@ def _strata(build: BuildState) -> dict[str, Strata]:
     return strata
 
 
+def _run_behind(build: BuildState, source: SourceRun) -> dict[str, Any]:
+    """Return the configuration of a run, with the texts of the prompts in the sets' rows."""
+    if not source.config:
+        return {}
+    tree = portable_config(source.config)
+    texts = build.prompts_of(source).model_dump(include={*TRAINED_ROLES}, exclude_none=True)
+    return tree | ({"prompts": texts} if texts else {})
+
+
 def _content(config: BuildConfig) -> dict[str, Any]:
     """Return the configuration of a build for the manifest, without folders and addresses."""
     tree = config.model_dump(mode="json", exclude={"out", "runs", "verify", "plugins"})
@@ -292,6 +302,8 @@ def _content(config: BuildConfig) -> dict[str, Any]:
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
     if not config.filters.more:  # so that other builds are recorded as before
         del tree["filters"]["more"]
+    if not any(tree["prompts"].values()):
+        del tree["prompts"]
     if asked := tree["redeliberate"]:
         del asked["journal"]
         asked["endpoint"] = key_variable_of(asked["endpoint"])

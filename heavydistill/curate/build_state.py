@@ -19,6 +19,7 @@ from typing import Any
 
 from heavydistill.chat.student import Student
 from heavydistill.config.files import json_of, text_in
+from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts
 from heavydistill.config.run import CacheChoice, RunConfig, load_config
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import (
@@ -73,6 +74,11 @@ class SourceRun:
     def traces(self) -> Iterator[Trace]:
         """Yield the run's traces, one row group in memory; model paths are replaced by names."""
         return map(portable_trace, read_traces(self.folder))
+
+    @property
+    def prompts(self) -> OwnPrompts:
+        """Return the user's prompts in the run's configuration."""
+        return self.config.prompts if self.config else NO_PROMPTS
 
     @property
     def is_toy(self) -> bool:
@@ -293,7 +299,9 @@ class BuildState:
                 cache,
                 of_trace.shown,
                 budget_tokens=most_tokens - around,
-                prompt=prompts.of_version(cache.prompt_version)
+                prompt=prompts.of_version(
+                    cache.prompt_version, self.config.prompts, of_trace.source.prompts
+                )
                 or self.wording("deliberator", of_trace.source, of_trace.problem),
                 reader=self.student.reader,
             )
@@ -303,7 +311,12 @@ class BuildState:
     def wording(self, role: prompts.Role, source: SourceRun, problem: Problem) -> prompts.Prompt:
         """Return the prompt wording of a role for a problem of a run."""
         language = source.config.language if source.config else "en"
-        return prompts.load(role, self._domain_of(source, problem), language)
+        own = self.prompts_of(source)
+        return prompts.load(role, self._domain_of(source, problem), language, own)
+
+    def prompts_of(self, source: SourceRun) -> OwnPrompts:
+        """Return the user's prompts for the rows of a run: those of the build, or of the run."""
+        return self.config.prompts.over(source.prompts)
 
     def _domain_of(self, source: SourceRun, problem: Problem) -> str:
         given = source.config and source.config.domain

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heavydistill.errors import BudgetError
-from heavydistill.heavy.prompts import FENCE_SLOT, Prompt, thinker_prompt
+from heavydistill.heavy.prompts import Prompt, thinker_prompt
 from heavydistill.heavy.pruning import Reader, defuse, fit, prepare, prune
 from heavydistill.heavy.selection import select
 from heavydistill.schema import (
@@ -36,8 +36,6 @@ from heavydistill.schema import (
     Trajectory,
     content_id,
 )
-
-_SHORTEST_FENCE = 4
 
 
 def build_cache(
@@ -169,15 +167,12 @@ def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader
 def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str:
     """Build the prompt of a cache, with all texts unchanged; a thinker's and a skill's have no
     attempts."""
-    if not prompt.opening:
+    if prompt.kind in ("thinker", "skill"):
         return thinker_prompt(problem_text, prompt)
-    if not prompt.closing:
-        return f"{prompt.opening}\n\n{problem_text.strip()}"
-    fence = fence_for([problem_text, *attempts])
-    parts = [prompt.opening.replace(FENCE_SLOT, fence), f"{fence} Problem", problem_text]
-    for number, text in enumerate(attempts, 1):
-        parts += [f"{fence} Attempt {number}", text]
-    return "\n".join([*parts, f"{fence} End of attempts", prompt.closing])
+    fence = prompt.fence([problem_text, *attempts])
+    blocks = [f"{fence} Attempt {number}\n{text}" for number, text in enumerate(attempts, 1)]
+    shown = "\n".join([*blocks, f"{fence} End of attempts"])
+    return prompt.filled(fence=fence, problem=problem_text, attempts=shown)
 
 
 def blocks_of(cache: Cache) -> list[str] | None:
@@ -190,7 +185,7 @@ def blocks_of(cache: Cache) -> list[str] | None:
     if not first:
         return None
     numbers = range(1, len(cache.items) + 1)
-    headers = [f"Attempt {number}\n" for number in numbers] + ["End of attempts\n"]
+    headers = [f"Attempt {number}\n" for number in numbers] + ["End of attempts"]
     cuts = [0, first.start()]
     for header in headers:
         at = cache.prompt.find(f"\n{first[1]} {header}", cuts[-1])
@@ -201,9 +196,3 @@ def blocks_of(cache: Cache) -> list[str] | None:
     texts = (block.partition("\n")[2][:-1] for block in blocks[2:-1])
     hashes = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     return blocks if hashes == [item.sha256 for item in cache.items] else None
-
-
-def fence_for(texts: Sequence[str]) -> str:
-    """A fence: a run of at least four ``=`` that is longer than any run in the texts."""
-    longest = max((len(run) for text in texts for run in re.findall("=+", text)), default=0)
-    return "=" * max(_SHORTEST_FENCE, longest + 1)

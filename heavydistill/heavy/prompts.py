@@ -1,11 +1,9 @@
 """Prompt templates ("wordings") of thinker, deliberator, chooser and judge, versioned by hash.
 
-A wording is a Markdown file ``prompts/ROLE.DOMAIN.LANGUAGE.md``. A thinker's file is the
-instruction that follows the problem. The files of deliberator and chooser hold the line
-``{{cache}}`` once: the text before it opens the prompt, the text after it closes it. Judge and
-chooser have one file per language; a judge's may also be the user's (``judge_prompt``). The only
-other placeholder is ``{{fence}}``. It is filled before any text of a user or a model is inserted,
-so that no problem and no trajectory can fill a placeholder.
+A wording is a Markdown file ``prompts/ROLE.DOMAIN.LANGUAGE.md``, or one of the user's, which
+``config.prompts`` reads; its fields are described there. Judge and chooser have one file per
+language. Fields are found before any text of a user or a model is inserted, so that no problem and
+no trajectory can fill one.
 
 The deliberator's wording states the four requirements of HeavySkill (arXiv 2605.02396, section 2.2
 and Figure 7): consensus is a signal and not a proof; if all attempts are wrong, learn from the
@@ -17,54 +15,53 @@ Not covered: the chat template, which depends on the model.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from importlib import resources
-from typing import Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from heavydistill.config.models import Replies
+from heavydistill.config.prompts import FIELD, FIELDS, NO_PROMPTS, OwnPrompts, whole
 from heavydistill.config.run import RunConfig, Task
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.pruning import defuse
 from heavydistill.schema import Problem
 
 Role = Literal["thinker", "deliberator", "chooser"]
+Kind = Literal["thinker", "deliberator", "chooser", "judge", "skill"]
 
-CACHE_SLOT = "{{cache}}"
-ANSWER_SLOT = "{{answer}}"
-FENCE_SLOT = "{{fence}}"
 _FOLDER = resources.files("heavydistill.heavy") / "prompts"
-_JUDGE_SLOTS = ("problem", "reference", "answer")
-_JUDGE_SLOT = re.compile(rf"\{{\{{({'|'.join(_JUDGE_SLOTS)})\}}\}}")
-# What a judge's ``{{answer}}`` stands for if the prompt has no place of its own for the others.
-_JUDGE_BLOCKS = f"""{FENCE_SLOT} Problem
-{{{{problem}}}}
-{FENCE_SLOT} Reference answer
-{{{{reference}}}}
-{FENCE_SLOT} Answer
-{ANSWER_SLOT}
-{FENCE_SLOT} End of answer"""
+_LANGUAGES = {"en": "English", "zh": "Chinese"}
+_SHORTEST_FENCE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One prompt template."""
 
-    opening: str  # Text before the cache; empty for a thinker
-    closing: str  # Text after the problem or the cache; empty for a skill
-    version: str  # ``name@hash``: the first 12 hex digits of the file's SHA-256
+    kind: Kind  # what is asked; a thinker's and a skill's have no place for attempts
+    parts: tuple[str, ...]  # text, split at its fields; parts with an odd index are their names
+    version: str  # ``name@hash``: the first 12 hex digits of the text's SHA-256
+
+    def fence(self, texts: Iterable[str]) -> str:
+        """A run of at least four ``=`` that is longer than any in the template and the texts."""
+        return fence_for([*self.parts[::2], *texts])
+
+    def filled(self, **texts: str) -> str:
+        """Build the prompt with these texts in the places of the fields."""
+        return "".join(
+            texts[part] if number % 2 else part for number, part in enumerate(self.parts)
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class JudgePrompt:
-    """The prompt template of a judge."""
-
-    parts: tuple[str, ...]
-    """Text of the prompt, split at the places of the three texts; each part with an odd index is
-    the name of the text to insert there: ``problem``, ``reference`` or ``answer``."""
-    version: str  # as of a ``Prompt``
+def fence_for(texts: Iterable[str]) -> str:
+    """A fence: a run of at least four ``=`` that is longer than any run in the texts."""
+    longest = max((len(run) for text in texts for run in re.findall("=+", text)), default=0)
+    return "=" * max(_SHORTEST_FENCE, longest + 1)
 
 
 def available() -> list[tuple[str, str, str]]:
@@ -74,95 +71,100 @@ def available() -> list[tuple[str, str, str]]:
     return sorted((role, domain, language) for role, domain, language in parts)
 
 
-def of_version(version: str) -> Prompt | None:
-    """The wording with this version; None if this release of heavydistill does not contain it."""
+def of_version(version: str, *own: OwnPrompts) -> Prompt | None:
+    """The wording with this version: ours, or one of ``own``; None if there is none."""
     role, domain, language = version.partition("@")[0].split(".")
     if role not in get_args(Role):
         return None
-    try:
-        prompt = load(cast(Role, role), domain, language)
-    except ConfigError:
-        return None
-    return prompt if prompt.version == version else None
+    found = [_own(role, text, language) for each in own for text in each.texts(role)]
+    with contextlib.suppress(ConfigError):
+        found.append(_ours(role, domain, language))
+    return next((prompt for prompt in found if prompt.version == version), None)
 
 
-@cache
-def load(role: Role, domain: str, language: str) -> Prompt:
-    """Load the wording for a role.
+def load(role: Role, domain: str, language: str, own: OwnPrompts = NO_PROMPTS) -> Prompt:
+    """Load the wording of a role for problems of a domain: one of ``own``, or else ours.
 
-    ``domain`` is ``general``, ``stem``, ``code`` or ``brief``, and always ``general`` for a
+    Our domains are ``general``, ``stem``, ``code`` and ``brief``, and always ``general`` for a
     chooser; ``language`` is ``en`` or ``zh``. Raises ConfigError for other values. Not covered: the
     judge's (``judge_prompt``).
     """
-    text, version = _read(role, domain, language)
-    if role == "thinker":
-        return Prompt("", text, version)
-    opening, closing = text.split(f"\n{CACHE_SLOT}\n")
-    return Prompt(opening, closing, version)
+    text = own.text(role, domain)
+    return _ours(role, domain, language) if text is None else _own(role, text, language)
 
 
-def _read(role: str, domain: str, language: str) -> tuple[str, str]:
-    """The text of a shipped wording, and its version."""
+@lru_cache
+def _ours(role: Any, domain: str, language: str) -> Prompt:
     name = f"{role}.{domain}.{language}"
-    entry = _FOLDER / f"{name}.md"
-    if not entry.is_file():
+    if not (entry := _FOLDER / f"{name}.md").is_file():
         choices = ", ".join(f"{d}/{lang}" for r, d, lang in available() if r == role)
         raise ConfigError(
             f"There is no {role} prompt for domain {domain!r} in language {language!r}",
-            f"Choose one of: {choices}.",
+            f"Choose one of: {choices}; or give a file of yours: --prompt {role}.{domain}=FILE, "
+            f"or in YAML prompts: {{{role}: {{{domain}: FILE}}}}. If the problems' column domain "
+            "means something else, leave it out.",
         )
     text = entry.read_text(encoding="utf-8").strip()
-    return text, _version(name, text)
+    return _split(role, text, _version(name, text), language)
+
+
+def _own(role: Any, text: str, language: str, replies: str = "") -> Prompt:
+    version = _version(f"{role}.own.{language}", f"{replies}\n{text}" if replies else text)
+    return _split(role, text, version, language)
+
+
+@lru_cache
+def _split(kind: Kind, text: str, version: str, language: str) -> Prompt:
+    parts = FIELD.split(
+        FIELD.sub(
+            lambda field: (
+                _LANGUAGES.get(language, language) if field[1] == "language" else field[0]
+            ),
+            whole(kind, text),
+        )
+    )
+    return Prompt(kind, tuple(parts), version)
 
 
 def _version(name: str, text: str) -> str:
     return f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def judge_prompt(
-    language: str, own: str | None = None, replies: Replies = "verdict"
-) -> JudgePrompt:
+def judge_prompt(language: str, own: str | None = None, replies: Replies = "verdict") -> Prompt:
     """The prompt of a judge: that of the language, or the user's own text.
 
-    A prompt holds ``{{problem}}``, ``{{reference}}`` and ``{{answer}}`` once each, or
-    ``{{answer}}`` alone, which then stands for all three as fenced blocks. The version of an own
-    prompt depends on the form of ``replies`` too, because verdicts do.
-
-    Raises:
-        ConfigError: A placeholder is missing, or occurs several times.
+    The version of an own prompt depends on the form of ``replies`` too, because verdicts do.
     """
     if own is None:
-        text, version = _read("judge", "general", language)
-    else:
-        text = own.strip()
-        version = _version(f"judge.own.{language}", f"{replies}\n{text}")
-    slots = sorted(_JUDGE_SLOT.findall(text))
-    if slots == ["answer"]:
-        text = text.replace(ANSWER_SLOT, _JUDGE_BLOCKS)
-    elif slots != sorted(_JUDGE_SLOTS):
-        found = ", ".join(f"{{{{{slot}}}}} {slots.count(slot)} times" for slot in _JUDGE_SLOTS)
-        raise ConfigError(
-            f"judge.prompt: the text has {found}",
-            "Write each of the three once where its text belongs, or {{answer}} alone, which then "
-            "stands for all three as fenced blocks.",
-        )
-    return JudgePrompt(tuple(_JUDGE_SLOT.split(text)), version)
+        return _ours("judge", "general", language)
+    return _own("judge", own, language, replies)
 
 
-def for_cache(task: Task, domain: str, language: str) -> Prompt:
+def own_versions(config: RunConfig) -> dict[str, list[str]]:
+    """The versions of the user's prompts in a configuration, by role; no role without one."""
+    own, replies = config.prompts, {"judge": config.judge.replies} if config.judge else {}
+    return {
+        role: [_own(role, each, config.language, replies.get(role, "")).version for each in texts]
+        for role in FIELDS
+        if (texts := own.texts(role))
+    }
+
+
+def for_cache(task: Task, domain: str, language: str, own: OwnPrompts = NO_PROMPTS) -> Prompt:
     """Load the wording around a cache for the task of its reader; see ``load``.
 
     For the task ``think`` it is a thinker's, which has no place for attempts. Not covered: the task
     ``skill`` (``skill.prompt``).
     """
     if task == "choose":
-        return load("chooser", "general", language)
-    return load("thinker" if task == "think" else "deliberator", domain, language)
+        return load("chooser", "general", language, own)
+    return load("thinker" if task == "think" else "deliberator", domain, language, own)
 
 
 def for_thinker(problem: Problem, config: RunConfig) -> Prompt:
     """The wording that a run uses for a thinker on a problem."""
-    return load("thinker", problem.domain or config.domain or "general", config.language)
+    domain = problem.domain or config.domain or "general"
+    return load("thinker", domain, config.language, config.prompts)
 
 
 def asked_of_thinker(problem: Problem, config: RunConfig) -> str:
@@ -171,10 +173,10 @@ def asked_of_thinker(problem: Problem, config: RunConfig) -> str:
 
 
 def thinker_prompt(problem_text: str, prompt: Prompt) -> str:
-    """Build the prompt of a thinker: the problem, then the instruction.
+    """Build the prompt of a thinker, or of a skill.
 
     The problem is unchanged but for control tokens, which would end the user's turn. All readers
     get the same prompt, so those that only one tokenizer knows are left to ``chat.guard``.
     """
-    problem_text, _ = defuse(problem_text, ())
-    return f"{problem_text.strip()}\n\n{prompt.closing}"
+    text = defuse(problem_text, ())[0].strip()
+    return prompt.filled(problem=text, fence=prompt.fence([text]))

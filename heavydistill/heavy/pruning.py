@@ -292,6 +292,12 @@ def _last_occurrence(text: str, extracted: str) -> _Span | None:
     return None
 
 
+def control_token_in(text: str) -> str:
+    """Return the first control token of common model families in a text; empty if there is none."""
+    found = _control_pattern(()).search(text)
+    return found.group() if found else ""
+
+
 @cache
 def _control_pattern(control_tokens: tuple[str, ...]) -> re.Pattern[str]:
     breakable = [token for token in control_tokens if len(token.strip()) > 1]

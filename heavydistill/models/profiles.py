@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from heavydistill.config.models import Endpoint, Sampling
-from heavydistill.config.run import Domain, SamplingName
+from heavydistill.config.run import SamplingName
 from heavydistill.config.yaml import Section, parse, read_yaml
 
 Distillation = Literal["allowed", "restricted", "unknown"]
@@ -153,7 +153,7 @@ class ProfileFile(Section):
     output: int | None = Field(default=None, ge=1)  # Maximum tokens of a response, if smaller
     thinker_output: int | None = Field(default=None, ge=1)
     """Maximum tokens of a trajectory, if smaller."""
-    domain: Domain = "general"  # Domain whose prompt wording suits the model
+    domain: str = "general"  # Domain whose prompt wording suits the model
     sampling: Samplings = Samplings()
     thinking: Thinking = Thinking()
     providers: dict[str, Offer] = Field(default_factory=dict)  # Offers by provider
@@ -241,7 +241,7 @@ class Profile:
     extra_body: Mapping[str, Any] = field(default_factory=dict)  # Parameters added to requests
     routing: Mapping[str, Any] = field(default_factory=dict)
     """Parameters added to requests that choose the host; see ``Offer.routing``."""
-    domain: Domain = "general"  # Domain whose prompt wording suits the model
+    domain: str = "general"  # Domain whose prompt wording suits the model
     thinker: Sampling = field(default_factory=Sampling)  # Sampling as a thinker
     deliberator: Sampling = field(default_factory=Sampling)  # Sampling as a deliberator
     licence: str = ""  # SPDX id of the weights' licence; empty if unknown

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from heavydistill.config.files import text_in
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName
 from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
-from heavydistill.heavy.prompts import ANSWER_SLOT, judge_prompt
 from heavydistill.models.capabilities import Context, Source, bounded, context_of, obeyed
 from heavydistill.models.contact import Contact
 from heavydistill.models.http.probe import Evidence
@@ -280,8 +277,6 @@ def _judge(
 ) -> tuple[ResolvedModel, Judge, list[Context]]:
     """Resolve the judge; returns (judge, completed configuration, its context if not shared)."""
     run, roles, endpoint = config.endpoint, config.roles, judge.endpoint
-    judge = judge.model_copy(update={"prompt": _text_of_prompt(judge.prompt)})
-    judge_prompt(config.language, judge.prompt)  # checks it
     contexts: list[Context] = []
     if run.start_vllm and not endpoint and judge.model not in roles:
         raise ConfigError(
@@ -307,26 +302,6 @@ def _judge(
     place = _judge_endpoint(config)
     model = _model(judge.model, profile, place, JUDGE, judge.sampling, known, judge.votes)
     return model, judge.model_copy(update={"sampling": _chosen(model)}), contexts
-
-
-def _text_of_prompt(given: str | None) -> str | None:
-    """The text of a judge's prompt, which is given as a file or, in a saved run, as the text."""
-    if given is None or ANSWER_SLOT in given:
-        return given
-    try:
-        text = text_in(Path(given).expanduser())
-    except OSError as error:
-        raise ConfigError(
-            f"judge.prompt: {given}: {error.strerror}", "Correct the path."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"judge.prompt: {given} is not UTF-8", "Save it as UTF-8.") from error
-    if ANSWER_SLOT not in text:
-        raise ConfigError(
-            f"judge.prompt: {given} has no place for the answer",
-            f"Write {ANSWER_SLOT} where the answer belongs; docs/guides/verifiers.md shows it.",
-        )
-    return text
 
 
 def _judge_endpoint(config: RunConfig) -> Endpoint:

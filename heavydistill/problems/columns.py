@@ -25,10 +25,10 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, get_args
+from typing import Any
 
 from heavydistill.config.files import json_of
-from heavydistill.config.run import Domain, Problems, Shape
+from heavydistill.config.run import Problems, Shape
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.messages import read_messages
 from heavydistill.problems.options import lettered
@@ -178,7 +178,7 @@ def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Probl
         else _text(values, columns.get("reference"), numbers=True),
         verifier=verifier.name,
         verifier_args=_all_args(values, verifier, config.verifier_args if args is None else args),
-        domain=_domain(values, columns.get("domain")) or verifier.domain,
+        domain=_text(values, columns.get("domain")) or verifier.domain,
         source=f"{table.origin}:{row.number}",
     )
     options, keep = given.get("options"), config.keep_option_order
@@ -274,17 +274,6 @@ def _args(value: Any) -> dict[str, Any] | None:
             'Write an object, e.g. {"marker": "####"}, or leave it out.',
         )
     return args
-
-
-def _domain(values: dict[str, Any], column: str | None) -> str:
-    domain = _text(values, column)
-    if domain and domain not in get_args(Domain):
-        listed = choices(domain, get_args(Domain), "Domains")
-        raise ProblemsError(
-            f"unknown domain {domain!r} (column {column!r})",
-            f"{listed} If the column means something else, rename it.",
-        )
-    return domain
 
 
 # --- Rows of public benchmarks whose columns do not match the fields.

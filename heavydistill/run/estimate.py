@@ -153,7 +153,7 @@ def estimate(plan: Plan) -> Estimate:
     if run.judge and config.judge:
         # Maximum length of the judge's prompt for each problem that may need a judge.
         reader = reader_of(run.judge.profile.tokenizer)
-        wording = prompts.judge_prompt(config.language, config.judge.prompt)
+        wording = prompts.judge_prompt(config.language, config.prompts.judge)
         counts = [
             reader.count(question(problem, "", wording)) + MOST_BYTES + TEMPLATE_TOKENS
             for problem in plan.problems

@@ -39,7 +39,7 @@ from heavydistill.errors import (
     TeacherError,
 )
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import fence_for, frame_tokens
+from heavydistill.heavy.cache import frame_tokens
 from heavydistill.metrics.summary import Summary
 from heavydistill.models.contact import Contact
 from heavydistill.models.identity import identified
@@ -392,8 +392,11 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     reader = reader_of(deliberator.tokenizer)
     if run.judge:  # its control tokens are needed
         reader_of(run.judge.profile.tokenizer)
-    for problem in problems:
-        prompts.for_thinker(problem, config)
+    for problem in {each.domain: each for each in problems}.values():
+        if run.thinker:
+            prompts.for_thinker(problem, config)
+        if config.rounds:
+            for_reader(problem, config)
     if not config.rounds:
         return
     # From the second round on, a cache has deliberations in addition to the selected trajectories.
@@ -407,7 +410,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     # Counting the headers of many attempts is slow; they depend only on wording and fence.
     longest: dict[tuple[str, str], Problem] = {}
     for problem in sorted(problems, key=lambda each: frame(each, 1), reverse=True):
-        longest.setdefault((problem.domain, fence_for([problem.text])), problem)
+        longest.setdefault((problem.domain, prompts.fence_for([problem.text])), problem)
     sizes = ((frame(each, attempts), each) for each in longest.values())
     needed, worst = max(sizes, key=operator.itemgetter(0))
     if needed > budget and reader.name == ESTIMATED:

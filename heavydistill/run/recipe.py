@@ -93,7 +93,7 @@ def judge_of(
     """
     config, judge, pace = run.config, run.in_stage(JUDGE), pace_of(run, JUDGE)
     llm = llm_of(run, JUDGE, replay, holder)
-    keys = ("reasons", "prompt", "replies")
+    keys = ("reasons", "replies")
     chosen = {key: getattr(config.judge, key) for key in keys} if config.judge else {}
     # Votes of later rounds are new samples, even for the same question.
     llm.seed = sample_seed(config.seed, JUDGE, round)
@@ -103,6 +103,7 @@ def judge_of(
         llm=llm,
         num_generations=judge.samples,
         **chosen,
+        prompt=config.prompts.judge,
         language=config.language,
         tokenizer=judge.profile.tokenizer,
         own=config.verify.own,
@@ -180,6 +181,7 @@ def build_heavy_pipeline(
                 num_generations=config.think.k,
                 domain=config.domain,
                 language=config.language,
+                prompts=config.prompts,
                 input_batch_size=think.batch,
                 batches_in_flight=think.in_flight,
             )
@@ -201,6 +203,7 @@ def build_heavy_pipeline(
                 seed=config.seed,
                 domain=config.domain,
                 language=config.language,
+                prompts=config.prompts,
                 task=config.deliberate.task,
                 input_batch_size=think.batch,
             )

@@ -18,10 +18,10 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 
 from heavydistill.config.models import Endpoint
+from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.run import (
     Attempts,
     CacheChoice,
-    Domain,
     Language,
     Problems,
     Task,
@@ -260,8 +260,9 @@ class BuildCaches(Step):
     replay: bool = False  # whether to read these counts only from the journal
     min_k: int = Field(default=2, ge=1)  # minimum number of usable trajectories
     seed: int = 0
-    domain: Domain = "general"  # domain of problems without a domain
+    domain: str = "general"  # domain of problems without a domain
     language: Language = "en"
+    prompts: OwnPrompts = OwnPrompts()  # the user's prompts
     task: Task = "deliberate"
 
     _reader: ReaderTokenizer | ServerTokenizer | None = PrivateAttr(default=None)
@@ -302,10 +303,11 @@ class BuildCaches(Step):
         if isinstance(reader, ServerTokenizer):
             reader = reader.renewed()
         own = [from_row(Trajectory, item) for item in row.get(OWN_POOL) or []]
+        domain = row["problem"]["domain"] or self.domain
         episode = episode_of(
             row,
             Rules(min_k=self.min_k, cache=self.choice, seed=self.seed),
-            deliberator=for_task(self.task, row["problem"]["domain"] or self.domain, self.language),
+            deliberator=for_task(self.task, domain, self.language, self.prompts),
             reader=reader,
             selected_from=own or None,
         )

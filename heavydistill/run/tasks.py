@@ -13,12 +13,13 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 
 from heavydistill.config.models import Replies
-from heavydistill.config.run import Domain, Language
+from heavydistill.config.prompts import OwnPrompts
+from heavydistill.config.run import Language
 from heavydistill.config.run import Task as Asked
 from heavydistill.errors import HeavydistillError
-from heavydistill.heavy import prompts
 from heavydistill.heavy.episode import Episode, Rules, SampleAsk
 from heavydistill.heavy.judge_votes import Vote, ballot_of
+from heavydistill.heavy.prompts import Prompt, judge_prompt, load
 from heavydistill.models.request import INTERRUPTED, conversation, fields_of, user_turn
 from heavydistill.models.tokenizer import reader_of
 from heavydistill.run.distilabel import StepInput, Task
@@ -138,8 +139,9 @@ class EpisodeTask(HeavyTask):
 class SampleTrajectories(EpisodeTask):
     """Samples ``num_generations`` independent trajectories per problem, without verdicts."""
 
-    domain: Domain = "general"  # domain of problems without a domain
+    domain: str = "general"  # domain of problems without a domain
     language: Language = "en"
+    prompts: OwnPrompts = OwnPrompts()  # the user's prompts
 
     @property
     def inputs(self) -> list[str]:
@@ -159,8 +161,9 @@ class SampleTrajectories(EpisodeTask):
         pool = list(map(to_row, self.told(row, samples).pool))
         return {"pool": pool, "thinker_prompt_version": self._prompt(row).version}
 
-    def _prompt(self, row: Row) -> prompts.Prompt:
-        return prompts.load("thinker", row["problem"]["domain"] or self.domain, self.language)
+    def _prompt(self, row: Row) -> Prompt:
+        domain = row["problem"]["domain"] or self.domain
+        return load("thinker", domain, self.language, self.prompts)
 
 
 class Deliberate(EpisodeTask):
@@ -200,8 +203,8 @@ class JudgeUndecided(HeavyTask):
     """
 
     column: str = "pool"  # ``pool`` or ``deliberations``
-    reasons: list[str] | None = None  # this and the next two: see ``config.models.Judge``
-    prompt: str | None = None
+    reasons: list[str] | None = None  # this and ``replies``: see ``config.models.Judge``
+    prompt: str | None = None  # text of the user's prompt; see ``prompts.judge_prompt``
     replies: Replies = "verdict"
     language: Language = "en"  # language of the prompt
     tokenizer: str = ""
@@ -224,7 +227,7 @@ class JudgeUndecided(HeavyTask):
         super().load()
         registry.load_own(self.own)
         tokens = reader_of(self.tokenizer).control_tokens if self.tokenizer else ()
-        prompt = prompts.judge_prompt(self.language, self.prompt, self.replies)
+        prompt = judge_prompt(self.language, self.prompt, self.replies)
         name, reasons = self.llm.model_name, self.reasons
         self._rules = JudgeRules(name, prompt, self.replies, reasons, tokens)
         self._first = FirstReplies(self._rules)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 import heavydistill
+from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts
 from heavydistill.errors import ConfigError
 from heavydistill.skill.evals import EVALS, RUN, faults_of_evals, measured_wordings
 from heavydistill.skill.export import SUMS
@@ -45,6 +46,7 @@ _KINDS = re.compile(
 )
 _SUM = re.compile(r"([0-9a-f]{64})  (\S.*)")
 _AGAIN = "Remove the folder and get it again: from its author, or by heavydistill skill export DIR"
+_AUTHORS = f"{_AGAIN}. If it has prompts of its author, give them: --prompt ROLE=FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,13 @@ class SkillReport:
     signature: Signature
 
 
-def check_skill(folder: Path, key: Path | None = None) -> SkillReport:
+def check_skill(folder: Path, key: Path | None = None, own: OwnPrompts = NO_PROMPTS) -> SkillReport:
     """Check the skill in a folder.
 
     Args:
         folder: Folder of the skill, with its ``SKILL.md``.
         key: Public key of the signature; None does not check the signature.
+        own: The prompts of its author, which are compared in place of ours.
 
     Raises:
         ConfigError: The folder holds no skill, or the key cannot be used.
@@ -94,7 +97,7 @@ def check_skill(folder: Path, key: Path | None = None) -> SkillReport:
         refusals += faults_of_evals(texts[EVALS], name, files)
     if SUMS in texts:
         refusals += _faults_of_sums(texts[SUMS], files)
-    refusals += _differences(texts, metadata)
+    refusals += _differences(texts, metadata, own)
     signature, faults = _signature(folder, files, key)
     refusals = sorted({*refusals, *faults})
     level, missing = ("unverified", []) if refusals else _level(texts, wordings_in(metadata))
@@ -158,7 +161,9 @@ def _faults_of_sums(text: str, files: Mapping[str, bytes]) -> Iterator[Refusal]:
         yield Refusal(path, 1, f"the file is not listed in {SUMS}", _AGAIN)
 
 
-def _differences(texts: Mapping[str, str], metadata: Mapping[str, str]) -> Iterator[Refusal]:
+def _differences(
+    texts: Mapping[str, str], metadata: Mapping[str, str], own: OwnPrompts
+) -> Iterator[Refusal]:
     """Yield where the skill differs from what the installed version exports."""
     installed, version = heavydistill.__version__, metadata.get(VERSION_KEY, "")
     if VERSION_KEY not in metadata and not wordings_in(metadata):
@@ -166,10 +171,10 @@ def _differences(texts: Mapping[str, str], metadata: Mapping[str, str]) -> Itera
     pairs = [name.split(".")[1:] for name in wordings_in(metadata)]
     try:
         domains, languages = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
-        expected = skill_texts(domains, languages, version)
+        expected = skill_texts(domains, languages, version, own)
     except (ConfigError, ValueError):
         what = f"the metadata name wordings that heavydistill {installed} does not have"
-        yield Refusal(SKILL, 1, what, _AGAIN)
+        yield Refusal(SKILL, 1, what, _AUTHORS)
         return
     for path, text in expected.items():
         if path not in texts:
@@ -178,7 +183,7 @@ def _differences(texts: Mapping[str, str], metadata: Mapping[str, str]) -> Itera
             pairs_of_lines = zip_longest(texts[path].split("\n"), text.split("\n"))
             line = next(n for n, (ours, theirs) in enumerate(pairs_of_lines, 1) if ours != theirs)
             what = f"it differs from what heavydistill {installed} exports (this is of {version!r})"
-            yield Refusal(path, line, what, _AGAIN)
+            yield Refusal(path, line, what, _AUTHORS)
     for path in texts.keys() - expected.keys() - {SUMS, SIGNATURE, EVALS, RUN}:
         yield Refusal(path, 1, "the file is no part of the export", _AGAIN)
 
@@ -208,8 +213,8 @@ def _level(texts: Mapping[str, str], wordings: Mapping[str, str]) -> tuple[Level
         return "unverified", lacks
     if EVALS not in texts or RUN not in texts:
         return "declared", [f"{EVALS} and {RUN}: heavydistill skill export DIR --evals RUN"]
-    used = measured_wordings(texts[RUN])
-    if unused := [name for name, digits in wordings.items() if f"{name}@{digits}" not in used]:
+    used = {str(version).partition("@")[2] for version in measured_wordings(texts[RUN])}
+    if unused := [name for name, digits in wordings.items() if digits not in used]:
         what = f"evals and figures of a run with these wordings: {', '.join(unused)}"
         fix = "export the wordings of the run: --domain DOMAINS --language LANGUAGES"
         return "declared", [f"{what}; or {fix}"]

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts
 from heavydistill.errors import ConfigError
 from heavydistill.skill.evals import evals_of
 from heavydistill.skill.signature import signer
@@ -26,6 +27,7 @@ def export_skill(
     languages: Sequence[str],
     run: Path | None = None,
     key: Path | None = None,
+    own: OwnPrompts = NO_PROMPTS,
 ) -> Path:
     """Write the skill into the folder ``heavy-thinking`` of ``parent``, and return that folder.
 
@@ -35,6 +37,7 @@ def export_skill(
         languages: Languages of the wordings.
         run: Finished run for the evals; None for no evals.
         key: Private key that signs; None for no signature.
+        own: The user's prompts.
 
     Raises:
         ConfigError: A wording does not exist, the run has no verified problem, the folder exists or
@@ -44,7 +47,7 @@ def export_skill(
     folder = parent / NAME
     if folder.exists():
         raise ConfigError(f"{folder} exists", f"Remove it (rm -r {folder}), or give another DIR.")
-    files = skill_texts(domains, languages) | (evals_of(run) if run else {})
+    files = skill_texts(domains, languages, own=own) | (evals_of(run) if run else {})
     content = {path: text.encode() for path, text in files.items()}
     content[SUMS] = sums_of(content).encode()
     sign = signer(key) if key else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 
+from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.run import RunConfig, Task
 from heavydistill.heavy import prompts
 from heavydistill.heavy.prompts import Prompt
@@ -26,19 +27,22 @@ _INVOKE = "Use this skill to answer the question below. There are no subagents."
 def for_reader(problem: Problem, config: RunConfig) -> Prompt:
     """The wording that a run uses around a problem's cache for the deliberator."""
     domain = problem.domain or config.domain or "general"
-    return for_task(config.deliberate.task, domain, config.language)
+    return for_task(config.deliberate.task, domain, config.language, config.prompts)
 
 
-def for_task(task: Task, domain: str, language: str) -> Prompt:
+def for_task(task: Task, domain: str, language: str, own: OwnPrompts) -> Prompt:
     """Load the wording around a cache for the task of its reader; raises as ``prompts.load``."""
-    if task == "skill":
-        return _skill(domain, language)
-    return prompts.for_cache(task, domain, language)
+    if task != "skill":
+        return prompts.for_cache(task, domain, language, own)
+    return _skill(domain, language, own.text("thinker", domain), own.text("deliberator", domain))
 
 
 @cache
-def _skill(domain: str, language: str) -> Prompt:
-    body = skill_texts([domain], [language])[SKILL].partition("\n---\n")[2].strip()
+def _skill(domain: str, language: str, thinker: str | None, deliberator: str | None) -> Prompt:
+    own = OwnPrompts(thinker=thinker, deliberator=deliberator)
+    body = skill_texts([domain], [language], own=own)[SKILL].partition("\n---\n")[2].strip()
     opening = f"{body}\n\n{_INVOKE}"
     digits = hashlib.sha256(opening.encode()).hexdigest()[:12]
-    return Prompt(opening, "", f"skill.{domain}.{language}@{digits}")
+    name = "own" if thinker or deliberator else domain
+    parts = (f"{opening}\n\n", "problem", "")
+    return Prompt("skill", parts, f"skill.{name}.{language}@{digits}")

@@ -17,6 +17,8 @@ from importlib import resources
 from typing import Literal
 
 import heavydistill
+from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts
+from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import serialize
 from heavydistill.skill.frontmatter import SKILL
@@ -47,7 +49,10 @@ _QUESTION, _ATTEMPTS = "[the question]", ("[the first attempt]", "[the second at
 
 
 def skill_texts(
-    domains: Sequence[str], languages: Sequence[str], version: str = ""
+    domains: Sequence[str],
+    languages: Sequence[str],
+    version: str = "",
+    own: OwnPrompts = NO_PROMPTS,
 ) -> dict[str, str]:
     """Return the files of the skill by path: ``SKILL.md`` and the wordings.
 
@@ -55,24 +60,29 @@ def skill_texts(
         domains: Domains of the wordings; the first one is the default of the skill.
         languages: Languages of the wordings; the first one is the default of the skill.
         version: Version in the metadata (default: the installed version of heavydistill).
+        own: The user's prompts.
 
     Raises:
         ConfigError: A role has no wording for one of the domains and languages.
     """
+    if wrong := [name for name in (*domains, *languages) if not re.fullmatch(r"[\w-]+", name)]:
+        raise ConfigError(
+            f"{wrong[0]!r} is no name of a domain or language", "Use letters, digits, - and _."
+        )
     rendered = dict[str, str]()
     versions = {VERSION_KEY: version or heavydistill.__version__}
     for domain, language, role in itertools.product(domains, languages, ROLES):
-        wording = prompts.load(role, domain, language)
+        wording = prompts.load(role, domain, language, own)
         rendered[f"{role}.{domain}.{language}"] = serialize(_QUESTION, _ATTEMPTS, wording)
-        name, _, digits = wording.version.partition("@")
-        versions[f"heavydistill-{name}"] = digits
+        digits = wording.version.partition("@")[2]
+        versions[f"heavydistill-{role}.{domain}.{language}"] = digits
     several = len(rendered) > len(ROLES)
     suffix = {domain: f" for {domain}" if several else "" for domain in domains}
     slots = {
         "metadata": "\n".join(f'  {key}: "{value}"' for key, value in versions.items()),
         "first": f"{suffix[domains[0]]}, {languages[0]}" if several else "",
         "table": _table(domains, languages),
-        "formats": "\n".join(f"- Format{suffix[each]}: {DOMAINS[each][1]}." for each in domains),
+        "formats": "\n".join(f"- Format{suffix[each]}: {_about(each)[1]}." for each in domains),
         "thinker": rendered[f"thinker.{domains[0]}.{languages[0]}"],
         "deliberator": rendered[f"deliberator.{domains[0]}.{languages[0]}"],
     }
@@ -83,13 +93,17 @@ def skill_texts(
     return {SKILL: text} | {_path_of(name): f"{each}\n" for name, each in rendered.items()}
 
 
+def _about(domain: str) -> tuple[str, str]:
+    return DOMAINS.get(domain) or (domain, DOMAINS["general"][1])
+
+
 def _path_of(wording: str) -> str:
     return f"references/{wording}.md"
 
 
 def wordings_in(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the hashes of the wordings that the metadata of a skill name, by wording."""
-    pattern = re.compile(r"heavydistill-((?:thinker|deliberator)\.\w+\.\w+)")
+    pattern = re.compile(r"heavydistill-((?:thinker|deliberator)\.[\w-]+\.\w+)")
     return {name[1]: metadata[name[0]] for name in map(pattern.fullmatch, metadata) if name}
 
 
@@ -100,5 +114,5 @@ def _table(domains: Sequence[str], languages: Sequence[str]) -> str:
             ", ".join(f"[{each}]({_path_of(f'{role}.{domain}.{each}')})" for each in languages)
             for role in ROLES
         )
-        rows.append(f"| {domain} | {DOMAINS[domain][0]} | {' | '.join(links)} |")
+        rows.append(f"| {domain} | {_about(domain)[0]} | {' | '.join(links)} |")
     return "\n".join(rows)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heavydistill.config.run import RunConfig
-from heavydistill.heavy.prompts import ANSWER_SLOT, judge_prompt
+from heavydistill.heavy.prompts import own_versions
 from heavydistill.schema import Generation, Trace
 
 _Sample = TypeVar("_Sample", bound=Generation)
@@ -22,7 +22,7 @@ def portable_config(config: RunConfig) -> dict[str, Any]:
     tree = config.model_dump(
         mode="json",
         exclude={
-            **dict.fromkeys(("out", "journal", "pools", "verify", "plugins"), True),
+            **dict.fromkeys(("out", "journal", "pools", "verify", "plugins", "prompts"), True),
             "think": {"processes"},
             "deliberate": {"processes"},
         },
@@ -33,13 +33,9 @@ def portable_config(config: RunConfig) -> dict[str, Any]:
         tree["problems"]["source"] = source.name
     for role in ("teacher", "thinker", "deliberator"):
         tree[role] = tree[role] and name_alone(tree[role])
+    if versions := own_versions(config):  # the words may be somebody else's
+        tree["prompts"] = versions
     if config.judge and tree["judge"]:
-        if own := config.judge.prompt:  # its words may be somebody else's
-            replies, is_text = config.judge.replies, ANSWER_SLOT in own
-            name = (
-                judge_prompt(config.language, own, replies).version if is_text else Path(own).name
-            )
-            tree["judge"]["prompt"] = name
         tree["judge"]["model"] = name_alone(tree["judge"]["model"])
         tree["judge"]["endpoint"] = key_variable_of(tree["judge"]["endpoint"])
     return tree

@@ -17,7 +17,7 @@ import traceback
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from heavydistill.config.run import Domain, Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Label, Problem, Verdict
 
 Place = Literal["here", "worker"]
@@ -65,7 +65,7 @@ class Verifier(abc.ABC):
     asked, because it only compares with the reference."""
     needs_judge: ClassVar[bool] = False
     """Whether the verifier leaves most answers to a judge, so that a run needs one."""
-    domain: ClassVar[Domain | Literal[""]] = ""
+    domain: ClassVar[str] = ""
     """Domain of rows that set no domain, for the choice of prompts; empty for the run's domain."""
 
     @abc.abstractmethod

@@ -28,9 +28,8 @@ from dataclasses import dataclass
 
 from heavydistill.config.models import NEVER_JUDGED, Replies
 from heavydistill.errors import ProblemsError, TeacherError
-from heavydistill.heavy.cache import fence_for
 from heavydistill.heavy.judge_votes import Ballot, Vote, judge_name, said_in, shown, verdict_of
-from heavydistill.heavy.prompts import FENCE_SLOT, JudgePrompt
+from heavydistill.heavy.prompts import Prompt
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.request import Response
 from heavydistill.schema import Problem, Verdict, content_id
@@ -76,7 +75,7 @@ def answer_for_judge(
 
 
 def question(
-    problem: Problem, answer: str, prompt: JudgePrompt, control_tokens: tuple[str, ...] = ()
+    problem: Problem, answer: str, prompt: Prompt, control_tokens: tuple[str, ...] = ()
 ) -> str:
     """The prompt for the judge; the same problem and answer always give the same prompt.
 
@@ -85,11 +84,7 @@ def question(
     """
     given = {"problem": problem.transcript, "reference": problem.reference, "answer": answer}
     texts = {name: defuse(text.strip(), control_tokens)[0] for name, text in given.items()}
-    fence = fence_for(list(texts.values()))
-    return "".join(
-        texts[part] if number % 2 else part.replace(FENCE_SLOT, fence)
-        for number, part in enumerate(prompt.parts)
-    )
+    return prompt.filled(fence=prompt.fence(texts.values()), **texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +93,7 @@ class JudgeRules:
 
     model: str
     """Name of the model, for the record."""
-    prompt: JudgePrompt
+    prompt: Prompt
     replies: Replies
     reasons: Collection[str] | None
     """See ``answer_for_judge``."""
@@ -178,7 +173,7 @@ class FirstReplies:
         raise TeacherError(
             f"None of the first {self._invalid} replies of the judge {self._rules.model} is a "
             f"verdict of the form {self._rules.replies}. The last one is: {reply}",
-            "Give a prompt of your own that asks for this form (judge.prompt), the form of this "
+            "Give a prompt of your own that asks for this form (prompts.judge), the form of this "
             "model's replies (judge.replies), or another judge, and repeat the command: replies "
             "in the journal are read again without a request.",
         )

@@ -7,10 +7,9 @@ Others are plug-ins, of Python files listed in ``verify.own`` (``load_own``) or 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import get_args
 
 from heavydistill import plugins
-from heavydistill.config.run import Domain, Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.errors import ConfigError, ProblemsError, did_you_mean
 from heavydistill.verifiers.base import Verifier
 from heavydistill.verifiers.choice.verifier import Choice
@@ -64,17 +63,9 @@ def load_own(files: Iterable[str]) -> None:
     """Load the files of ``verify.own``; files that are already loaded are skipped.
 
     Raises:
-        ConfigError: As ``plugins.load_files``; or a file defines no verifier, or one with a domain
-            that does not exist.
+        ConfigError: As ``plugins.load_files``; or a file defines no verifier.
     """
     for path in files:
-        found = [each.value for each in plugins.load_files([path], OWN) if each.kind == "verifier"]
-        if not found:
+        if not any(each.kind == "verifier" for each in plugins.load_files([path], OWN)):
             fix = "Correct the file; docs/guides/own-verifier.md has an example."
             raise ConfigError(f"{path} contains no complete subclass of Verifier", fix)
-        for verifier in found:
-            if verifier.domain not in ("", *get_args(Domain)):
-                raise ConfigError(
-                    f"{path}: the verifier {verifier.name} has the domain {verifier.domain!r}",
-                    f"Name one of: {', '.join(get_args(Domain))}.",
-                )

@@ -145,7 +145,7 @@ def test_a_problem_cannot_end_the_turn_of_the_user(named):
         return [id for id in ids if id in special]
 
     assert marks(forged) == marks(clean)
-    undefused = f"2*3?{between}\n\n{load('thinker', 'general', 'en').closing}"
+    undefused = f"2*3?{between}{load('thinker', 'general', 'en').parts[-1]}"
     assert marks(undefused) != marks(clean)
     row = row_of(student) | {"prompt": [turn(undefused)]}
     assert "control_token" in {fault.code for fault in guard(student.chat, [row], 10_000)}

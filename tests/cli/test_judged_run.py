@@ -301,7 +301,7 @@ def test_answers_in_words_are_decided_by_a_judge_that_replies_in_its_own_form(
     tmp_path, form, correct, incorrect
 ):
     (tmp_path / "prompt.md").write_text(OWN, encoding="utf-8")
-    own = [f"--set=judge.prompt={tmp_path / 'prompt.md'}", f"--set=judge.replies={form}"]
+    own = [f"--prompt=judge={tmp_path / 'prompt.md'}", f"--set=judge.replies={form}"]
     with serving(answers_in_words) as teacher, serving(in_words(correct, incorrect)) as judge:
         flags = ["--set=problems.verifier=judged", *(own if form else [])]
         ended("generate", *free_form(teacher, judge, tmp_path, *flags))
@@ -319,7 +319,7 @@ def test_answers_in_words_are_decided_by_a_judge_that_replies_in_its_own_form(
     if form:
         assert all(re.fullmatch(r"Q: .*\nSTANDARD: .*\nCANDIDATE: .*", each) for each in prompts)
         config = load_config(tmp_path / "run" / "config.yaml")
-        assert (config.judge.prompt, config.judge.replies) == (OWN, form)
+        assert (config.prompts.judge, config.judge.replies) == (OWN.strip(), form)
 
 
 def test_answers_in_words_need_a_judge_and_mathematics_names_the_verifier_for_them(tmp_path):

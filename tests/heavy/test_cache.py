@@ -90,7 +90,8 @@ def read_back(cache: Cache, prompt: Prompt) -> tuple[str, list[str]]:
         for line in cache.prompt.split("\n")
         if (found := re.fullmatch("(=+) Problem", line))
     )
-    body = cache.prompt[len(prompt.opening.replace("{{fence}}", fence)) :]
+    before, after = prompt.filled(fence=fence, problem="\0", attempts="").split("\0")
+    body = cache.prompt[len(before) - len(f"\n{fence} Problem\n") :]
     assert body.count(fence) == len(cache.items) + 2
     heads = [f"\n{fence} Attempt {number}\n" for number in range(1, len(cache.items) + 1)]
     parts, rest = [], body.removeprefix(f"\n{fence} Problem\n")
@@ -98,7 +99,7 @@ def read_back(cache: Cache, prompt: Prompt) -> tuple[str, list[str]]:
         part, found, rest = rest.partition(head)
         assert found
         parts.append(part)
-    assert rest == prompt.closing
+    assert rest == after.strip("\n")
     return parts[0], parts[1:]
 
 

@@ -4,9 +4,13 @@ from importlib import resources
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from heavydistill.config.prompts import FIELDS, OwnPrompts
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import serialize
 
 DOMAINS = [*product(["general", "stem", "code"], ["en", "zh"]), ("brief", "en")]
 FOLDER = resources.files("heavydistill.heavy") / "prompts"
@@ -46,8 +50,8 @@ def test_every_wording_loads_and_its_version_is_that_of_its_text(role, domain, l
         prompt = prompts.judge_prompt(language)
     else:
         prompt = prompts.load(role, domain, language)
-        assert prompt.closing
-        assert bool(prompt.opening) == (role != "thinker")
+        assert prompts.of_version(prompt.version) == prompt
+    assert prompt.kind == role and set(FIELDS[role]) <= {*prompt.parts[1::2]}
     assert role != "thinker" or "{{" not in wording(role, domain, language)
     digest = hashlib.sha256(wording(role, domain, language).strip().encode()).hexdigest()
     assert prompt.version == f"{role}.{domain}.{language}@{digest[:12]}"
@@ -64,11 +68,11 @@ def test_available_lists_exactly_these():
 @pytest.mark.parametrize(("domain", "language"), DOMAINS)
 def test_a_deliberators_file_holds_the_cache_once_and_makes_its_demands(domain, language):
     text = wording("deliberator", domain, language)
-    assert text.count(f"\n{prompts.CACHE_SLOT}\n") == 1
+    assert text.count("\n{{cache}}\n") == 1
     found = re.findall(r"\{\{.*?\}\}", text)
-    assert found.count(prompts.CACHE_SLOT) == 1
-    assert set(found) <= {prompts.CACHE_SLOT, prompts.FENCE_SLOT}
-    assert prompts.FENCE_SLOT not in prompts.load("deliberator", domain, language).closing
+    assert found.count("{{cache}}") == 1
+    assert set(found) <= {"{{cache}}", "{{fence}}"}
+    assert prompts.load("deliberator", domain, language).parts[-2] == "attempts"
     for demand, pattern in DEMANDS[language].items():
         assert re.search(pattern, text), demand
     assert re.search(FORBIDS_ANALYSIS[language], text)
@@ -79,38 +83,68 @@ def test_a_deliberators_file_holds_the_cache_once_and_makes_its_demands(domain, 
 def test_a_judges_file_holds_the_answer_once_and_names_the_three_verdicts(language):
     text = wording("judge", "general", language)
     found = re.findall(r"\{\{.*?\}\}", text)
-    assert sorted(found) == sorted([prompts.ANSWER_SLOT, prompts.FENCE_SLOT])
+    assert found == ["{{fence}}", "{{answer}}"]
     parts = prompts.judge_prompt(language).parts
-    assert prompts.FENCE_SLOT in parts[0]
     last = parts[-1].splitlines()[-1]
     assert all(verdict in last for verdict in ("CORRECT", "INCORRECT", "CANNOT TELL"))
 
 
-def test_a_prompt_of_the_users_has_the_three_texts_where_the_user_put_them():
+def test_a_judges_prompt_of_the_users_has_the_three_texts_where_the_user_put_them():
     own = "A: {{answer}}\n{{fence}}\nQ: {{problem}} R: {{reference}}\nSame?"
     prompt = prompts.judge_prompt("en", own)
-    assert prompt.parts[1::2] == ("answer", "problem", "reference")
+    assert prompt.parts[1::2] == ("answer", "fence", "problem", "reference")
     assert re.fullmatch(r"judge\.own\.en@[0-9a-f]{12}", prompt.version)
-    assert prompts.of_version(prompt.version) is None
     # The same words mean something else to another reader of replies.
     assert prompts.judge_prompt("en", own, "general_verifier").version != prompt.version
-    blocks = prompts.judge_prompt("en", "Compare.\n{{answer}}\nSame?").parts
-    assert blocks[1::2] == ("problem", "reference", "answer")
-    assert [part.count(prompts.FENCE_SLOT) for part in blocks[::2]] == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("own", "told"),
-    [
-        ("{{answer}} {{problem}}", "{{reference}} 0 times"),
-        ("{{answer}} {{problem}} {{reference}} {{answer}}", "{{answer}} 2 times"),
-        ("{{answer}} {{answer}}", "{{answer}} 2 times"),
-    ],
+OWN = OwnPrompts(
+    thinker={"sql": "{{fence}} Task\n{{problem}}\nReply in {{language}}.", "stem": "{{problem}}"},
+    deliberator="{{cache}}",
+    chooser="Which?\n{{attempts}}\nof\n{{problem}}",
 )
-def test_a_prompt_of_the_users_without_its_places_is_refused(own, told):
-    with pytest.raises(ConfigError) as refused:
-        prompts.judge_prompt("en", own)
-    assert told in refused.value.what and "{{answer}} alone" in refused.value.fix
+
+
+def test_prompts_of_the_users_take_the_place_of_ours_for_their_domains():
+    versions = {
+        (role, domain): prompts.load(role, domain, "en", OWN).version.partition("@")[0]
+        for role, domain in product(["thinker", "deliberator"], ["sql", "stem", "code"])
+        if (role, domain) != ("thinker", "sql")
+    }
+    assert versions.pop(("thinker", "code")) == "thinker.code.en"
+    assert {name.split(".")[1] for name in versions.values()} == {"own"}
+    sql = prompts.load("thinker", "sql", "zh", OWN)
+    asked = prompts.thinker_prompt("a\n==== b\n", sql)
+    assert asked == "===== Task\na\n==== b\nReply in Chinese."
+    assert prompts.thinker_prompt(" 2 ", prompts.load("thinker", "stem", "en", OWN)) == "2"
+    assert prompts.for_cache("choose", "sql", "en", OWN).version.startswith("chooser.own.en@")
+    for prompt in (sql, prompts.for_cache("choose", "stem", "en", OWN)):
+        assert prompts.of_version(prompt.version, OWN) == prompt
+        assert prompts.of_version(prompt.version) is None
+        assert prompts.of_version(f"{prompt.version[:-1]}-", OWN) is None
+
+
+def test_a_wording_without_instructions_is_the_fence_alone():
+    prompt = prompts.load("deliberator", "stem", "en", OWN)
+    attempts = "==== Attempt 1\nfour\n==== Attempt 2\n{{problem}}\n==== End of attempts"
+    assert serialize("2+2?", ["four", "{{problem}}"], prompt) == f"==== Problem\n2+2?\n{attempts}"
+    other = prompts.load("chooser", "stem", "en", OWN)
+    assert serialize("2+2?", ["four", "{{problem}}"], other) == f"Which?\n{attempts}\nof\n2+2?"
+
+
+@given(st.text(), st.lists(st.text()), st.text())
+def test_no_text_fills_a_field_or_imitates_a_header(problem, attempts, own):
+    own = re.sub("[{}<\\[\\]]", "", own)
+    prompt = prompts.load(
+        "deliberator", "x", "en", OwnPrompts(deliberator=f"{own}\n{{{{cache}}}}\n{own}")
+    )
+    shown = [f"{{{{problem}}}}{each}\n==== Attempt 9" for each in attempts]
+    text = serialize(f"{{{{attempts}}}}{problem}", shown, prompt)
+    assert text.count("{{problem}}") == len(shown) + sum(
+        "{{problem}}" in e for e in [*attempts, problem]
+    )
+    fence = prompt.fence([problem, *shown])
+    assert len(re.findall(rf"(?<!=){fence}(?!=)", text)) == len(shown) + 2
 
 
 @pytest.mark.parametrize("role", ["thinker", "deliberator"])
@@ -120,11 +154,11 @@ def test_an_unknown_domain_is_an_error_that_lists_the_choices(role):
     for domain, language in DOMAINS:
         assert f"{domain}/{language}" in str(raised.value)
     assert "'poetry'" in raised.value.what
+    assert f"--prompt {role}.poetry=FILE" in raised.value.fix
 
 
 def test_a_thinker_reads_the_problem_and_then_the_instruction():
     prompt = prompts.load("thinker", "brief", "en")
-    assert (
-        prompts.thinker_prompt(" {{cache}} = ? \n", prompt)
-        == f"{{{{cache}}}} = ?\n\n{prompt.closing}"
-    )
+    instruction = wording("thinker", "brief", "en").strip()
+    asked = prompts.thinker_prompt(" {{cache}} = ? \n", prompt)
+    assert asked == f"{{{{cache}}}} = ?\n\n{instruction}"

@@ -188,7 +188,7 @@ CLEAN = [
 @pytest.mark.parametrize("problem", CLEAN)
 def test_the_prompt_of_a_problem_without_control_tokens_is_its_text(problem):
     wording = load("thinker", "general", "en")
-    assert asked(f" {problem}\n") == f"{problem}\n\n{wording.closing}"
+    assert asked(f" {problem}\n") == f"{problem}{wording.parts[-1]}"
 
 
 @pytest.mark.parametrize("text", ["a < b | c > d", "F# x |> f <| y", "<b>s</b>", "[inst]", "|>"])

@@ -126,5 +126,5 @@ def test_the_answer_of_the_attempt_counts_and_the_reply_is_kept():
 def test_choosers_have_one_wording_a_language_for_every_domain(language):
     wording = prompts.for_cache("choose", "code", language)
     assert wording.version.startswith(f"chooser.general.{language}@")
-    assert prompts.FENCE_SLOT in wording.opening and r"\boxed{}" in wording.closing
+    assert "fence" in wording.parts and r"\boxed{}" in wording.parts[-1]
     assert prompts.for_cache("deliberate", "code", language).version.startswith("deliberator.")

@@ -170,7 +170,6 @@ def test_arguments_that_are_nested_without_end_are_a_fault_of_their_row(write):
             {"id": "b", "text": "Add.", "verifier": "code", "verifier_args": {"tests": ["f()"]}},
             "set.jsonl:2: test 1 in tests",
         ),
-        (GOOD | {"id": "b", "domain": "steam"}, "set.jsonl:2: unknown domain 'steam'.*mean stem"),
     ],
 )
 def test_a_bad_row_is_an_error_that_names_file_and_line(write, row, says):

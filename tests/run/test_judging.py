@@ -281,10 +281,7 @@ def test_all_who_ask_at_one_address_share_its_slots_and_its_limits_a_minute(tmp_
         ({"judge__model": "m", "judge__endpoint": {"concurrency": 3}}, "base_url"),
         ({"judge__model": "m", "judge__endpoint": {"start_vllm": True}}, "base_url"),
         ({"judge__model": "m", "judge__reasonss": []}, "judge.reasons"),
-        ({"judge__model": "m", "judge__replies": "general_verifier"}, "Set prompt to a file"),
-        ({"judge__model": "m", "judge__prompt": "no/such.md"}, "No such file"),
-        ({"judge__model": "m", "judge__prompt": "README.md"}, "has no place for the answer"),
-        ({"judge__model": "m", "judge__prompt": "{{answer}}{{problem}}"}, "{{reference}} 0 times"),
+        ({"judge__model": "m", "judge__replies": "general_verifier"}, "Set prompts.judge to a"),
         ({"judge__model": "m", "budget": "5usd"}, "price"),
         ({**SHORT, "judge__sampling__max_tokens": 10**6}, "judge.sampling"),
         # A server that is started for the teacher serves no other judge.
@@ -323,14 +320,14 @@ def test_who_judges_makes_another_run_and_where_does_not():
 def test_a_prompt_of_the_users_is_saved_as_its_text_and_makes_another_run(tmp_path):
     file = tmp_path / "prompt.md"
     file.write_text("Q: {{problem}} R: {{reference}} A: {{answer}}", encoding="utf-8")
-    config = configured(judge__model="m", judge__prompt=str(file))
-    assert config.judge.prompt == file.read_text(encoding="utf-8")
+    config = configured(judge__model="m", prompts__judge=str(file))
+    assert config.prompts.judge == file.read_text(encoding="utf-8")
     assert resolve(config).config == config
-    published = portable_config(config)["judge"]["prompt"]
-    assert published == judge_prompt("en", config.judge.prompt).version
+    published = portable_config(config)["prompts"]["judge"]
+    assert published == [judge_prompt("en", config.prompts.judge).version]
     identities = {configured(judge__model="m").identity, config.identity}
     file.write_text("Q: {{problem}} R: {{reference}} B: {{answer}}", encoding="utf-8")
-    identities.add(configured(judge__model="m", judge__prompt=str(file)).identity)
+    identities.add(configured(judge__model="m", prompts__judge=str(file)).identity)
     assert len(identities) == 3
 
 

@@ -159,6 +159,8 @@ def test_the_recipe_takes_every_key_of_a_configuration():
         "cache.width": 4,
         "domain": "stem",
         "language": "zh",
+        "prompts": {"thinker": {"sql": "{{problem}}"}, "deliberator": "{{cache}}"},
+        "prompts.judge": "{{answer}}",
         "seed": 3,
         "journal": "kept",
         "budget": "40Mtok",

@@ -9,6 +9,7 @@ import skills_ref
 from command_line import run_command
 from runs import traces, write_run
 
+from heavydistill.config.prompts import NO_PROMPTS
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
@@ -56,7 +57,7 @@ def test_a_changed_prompt_changes_the_skill(ours, tmp_path, monkeypatch):
     with (tmp_path / "thinker.stem.zh.md").open("a", encoding="utf-8") as file:
         file.write("请再检查一遍。\n")
     monkeypatch.setattr(prompts, "_FOLDER", tmp_path)
-    monkeypatch.setattr(prompts, "load", prompts.load.__wrapped__)
+    monkeypatch.setattr(prompts, "_ours", prompts._ours.__wrapped__)
     found = {(each.file, each.line) for each in check_skill(ours).refusals}
     assert found == {("SKILL.md", 14), ("references/thinker.stem.zh.md", 4)}
 
@@ -140,7 +141,7 @@ def unverified_run(folder: Path) -> Path:
     [
         (["--domain", "stem,law"], "There is no thinker prompt for domain 'law' in language 'en'"),
         (["--domain", "brief"], "There is no thinker prompt for domain 'brief' in language 'zh'"),
-        (["--language", ""], "There is no thinker prompt for domain 'general' in language ''"),
+        (["--language", ""], "'' is no name of a domain or language"),
         (["--evals", "nothing"], "nothing is not the folder of a finished run: it does not exist"),
         (
             ["--evals", "run/config.yaml"],
@@ -198,7 +199,7 @@ def test_a_key_of_another_kind_is_refused_without_words_of_a_library(kind, tmp_p
     ("domain", "language"), [("general", "en"), ("stem", "zh"), ("code", "en")]
 )
 def test_the_prompt_is_the_body_with_both_wordings_and_then_the_problem_unchanged(domain, language):
-    wording = for_task("skill", domain, language)
+    wording = for_task("skill", domain, language, NO_PROMPTS)
     text = serialize("  What is {{cache}} ==== Attempt 9?\n", [], wording)
     opening, problem = text.rsplit("\n\n", 1)
     assert problem == "What is {{cache}} ==== Attempt 9?"
@@ -208,7 +209,7 @@ def test_the_prompt_is_the_body_with_both_wordings_and_then_the_problem_unchange
     assert "references/" not in skill and "{{" not in skill
     assert skill.endswith(f"---\n\n{body}\n") and "license:" not in body
     for role in ("thinker", "deliberator"):
-        assert prompts.load(role, domain, language).closing in body
+        assert prompts.load(role, domain, language).parts[-1] in body
     assert "K is 3, or up to 5" in body and wording.version.startswith(
         f"skill.{domain}.{language}@"
     )

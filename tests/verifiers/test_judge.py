@@ -93,7 +93,7 @@ def test_no_text_fills_a_place_of_a_prompt_of_the_users(text, reference, answer)
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_wording_says_that_blocks_are_no_instructions(language):
-    opening = judge_prompt(language).parts[0]
+    opening = judge_prompt(language).parts[2]
     assert re.search("never an instruction|绝不是对你的指令", opening)
 
 

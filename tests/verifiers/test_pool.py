@@ -268,10 +268,3 @@ def test_a_file_that_is_no_verifier_is_refused(tmp_path):
     (tmp_path / "broken.py").write_text("1/0")
     with pytest.raises(ConfigError, match="ZeroDivisionError"):
         VerdictPool(Verifying(own=[str(tmp_path / "broken.py")]))
-    (tmp_path / "nowhere.py").write_text(
-        "from heavydistill.verifiers.base import Verifier\nclass Nowhere(Verifier):\n"
-        "    name, version, domain = 'nowhere', '1', 'prose'\n"
-        "    extract = decide = lambda self, problem, text: text\n"
-    )
-    with pytest.raises(ConfigError, match="nowhere has the domain 'prose'"):
-        VerdictPool(Verifying(own=[str(tmp_path / "nowhere.py")]))

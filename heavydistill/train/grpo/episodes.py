@@ -180,8 +180,8 @@ class Episodes:
         return Episode(
             problem,
             Rules(k=self.k, min_k=min(run.think.min_k, self.k), cache=cache, seed=seed),
-            thinker=wordings.load("thinker", domain, run.language),
-            deliberator=wordings.load("deliberator", domain, run.language),
+            thinker=wordings.load("thinker", domain, run.language, run.prompts),
+            deliberator=wordings.load("deliberator", domain, run.language, run.prompts),
             reader=self._reader,
             pool=pool,
         )

@@ -41,6 +41,7 @@ import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
+from heavydistill.config.prompts import OwnPrompts
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy.cache import recut
 from heavydistill.heavy.controls import other_pools
@@ -110,7 +111,9 @@ def held_out(
     Raises:
         ConfigError: There are no sets or no validation problems, or some cannot be used.
     """
-    read_manifest(folder)  # raises an error if there are no sets
+    manifest = read_manifest(folder)
+    settings = [manifest.build, *(run.config for run in manifest.runs)]
+    own = [OwnPrompts.saved(each.get("prompts", {})) for each in settings]
     rows = (from_row(ProblemRow, row) for row in read_rows(folder, "problems"))
     problems = {row.id: row for row in rows if row.split == "validation"}
     if not problems:
@@ -153,7 +156,7 @@ def held_out(
     }
     if reader:
         prompts = {
-            cache.id: _garbled(problems[cache.problem], cache, attempts, reader)
+            cache.id: _garbled(problems[cache.problem], cache, attempts, reader, own)
             for cache in kept[:_MOST_GARBLED]
         }
         of_roles[GARBLED] = [
@@ -178,10 +181,14 @@ def held_out(
 
 
 def _garbled(
-    problem: Problem, cache: Cache, attempts: Mapping[str, Trajectory], reader: Reader
+    problem: Problem,
+    cache: Cache,
+    attempts: Mapping[str, Trajectory],
+    reader: Reader,
+    own: Sequence[OwnPrompts],
 ) -> str | None:
     """Return the prompt of a cache with garbled attempts; None if it cannot be made."""
-    prompt = of_version(cache.prompt_version)
+    prompt = of_version(cache.prompt_version, *own)
     shown = [attempts[item.generation] for item in cache.items]
     trace = Trace(problem=problem, pool=shown, caches=[cache])
     found = next(other_pools("garbled", [trace]), None)

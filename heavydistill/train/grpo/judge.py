@@ -68,9 +68,12 @@ def judge_of(config: GrpoConfig, run: RunConfig | None) -> ResolvedRun | None:
         TeacherError: The server does not answer, or does not serve the model.
     """
     judge = _chosen(config, run)
+    own = config.own_prompts.judge
+    if run and not config.judging:
+        own = own or run.prompts.judge
     if judge is None:
-        if config.budget or config.journal:
-            key = "budget" if config.budget else "journal"
+        given = {"budget": config.budget, "journal": config.journal, "prompts.judge": own}
+        if key := next((key for key, value in given.items() if value), None):
             raise ConfigError(
                 f"{key} is for the requests to a judge, and there is none",
                 "Give --judge, or leave it out.",
@@ -89,6 +92,7 @@ def judge_of(config: GrpoConfig, run: RunConfig | None) -> ResolvedRun | None:
         "journal": str(config.journal or folder.parent / "journal"),
         "out": str(folder),
         "language": run.language if run else "en",
+        "prompts": {"judge": own},
     }
     # The run's own models are the bundled ones, which no server answers for.
     found = parse_section(RunConfig, tree, "judge: ", "Correct the value.")
@@ -132,7 +136,7 @@ def rules_of(run: ResolvedRun) -> JudgeRules:
     """Return the rules of the judge of a run, which must have one."""
     judge, profile = run.config.judge, run.in_stage(JUDGE).profile
     assert judge, "the run has no judge"
-    prompt = judge_prompt(run.config.language, judge.prompt, judge.replies)
+    prompt = judge_prompt(run.config.language, run.config.prompts.judge, judge.replies)
     tokens = reader_of(profile.tokenizer).control_tokens
     return JudgeRules(profile.name, prompt, judge.replies, judge.reasons, tokens)
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from yaml import YAMLError
 
 from heavydistill.config.models import Judge
+from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.run import Verifying
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.config.yaml import parse_yaml
@@ -199,6 +200,14 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             "URL}}`. [default: that of run]"
         },
     )
+    # As for ``judge``.
+    prompts: dict | str | None = field(  # type: ignore[type-arg]
+        default=None,
+        metadata={
+            "help": "Prompts of yours, as in section `prompts` of a run: YAML such as `{thinker: "
+            "my.md, judge: my.md}`; beside dataset_name. [default: those of the sets]"
+        },
+    )
     judge_timeout_s: float = option(
         120.0,
         "Maximum number of seconds that a generation waits for the judge; a response without an "
@@ -283,17 +292,33 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         self.judging = self._judging()
         """Judge that was given; None for that of the run, if it has one."""
 
+        self.own_prompts = self._own_prompts()
+        """Prompts in place of those of the sets."""
+
     def _judging(self) -> Judge | None:
-        given = self.judge
-        if isinstance(given, str):
-            try:
-                given = parse_yaml(given)
-            except (YAMLError, ValueError) as error:
-                raise ConfigError("judge: the value is not YAML", "Put it in quotes.") from error
+        given = self._yaml("judge")
         if given is None:
             return None
         tree = given if isinstance(given, dict) else {"model": str(given)}
         return parse_section(Judge, tree, "judge: ", "Correct the value.")
+
+    def _own_prompts(self) -> OwnPrompts:
+        given = self._yaml("prompts") or {}
+        prompts = parse_section(OwnPrompts, given, "prompts: ", "Correct the value.")
+        if self.mode == DELIBERATOR and (prompts.thinker or prompts.deliberator):
+            raise ConfigError(
+                "prompts has a thinker's or deliberator's, but those of caches are in the sets",
+                "Leave them out.",
+            )
+        return prompts
+
+    def _yaml(self, name: str) -> Any:
+        """Return the value of a key, which is YAML if it comes from a flag."""
+        try:
+            given = getattr(self, name)
+            return parse_yaml(given) if isinstance(given, str) else given
+        except (YAMLError, ValueError) as error:
+            raise ConfigError(f"{name}: the value is not YAML", "Put it in quotes.") from error
 
     def _apply_preset(self) -> None:
         """Set the keys of the preset that are not given, and ``objective``, which names the result.
@@ -377,11 +402,12 @@ class GrpoOptions(GuardOptions, TrainingOptions):
                 "Give --dataset_name, a folder from `heavydistill build` or its Hub id; or in mode "
                 "thinker and joint --run, the configuration file of a run.",
             )
-        if self.run and self.verify is not None:
-            raise ConfigError(
-                "verify is given beside run, whose file has its own section verify",
-                "Move the settings to that section.",
-            )
+        for name in ("verify", "prompts"):
+            if self.run and getattr(self, name) is not None:
+                raise ConfigError(
+                    f"{name} is given beside run, whose file has its own section {name}",
+                    "Move the settings to that section.",
+                )
         is_of_caches = self.max_accuracy is not None or self.unmeasured != LEAVE_OUT
         if self.mode != DELIBERATOR and is_of_caches:
             raise ConfigError(

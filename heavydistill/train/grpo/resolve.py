@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.config.models import SamplingChoice
+from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.run import RunConfig, Verifying, load_config, refuse_code_of_saved
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError
@@ -25,7 +26,7 @@ from heavydistill.train.grpo.config import GrpoConfig
 from heavydistill.train.grpo.episodes import Episodes
 from heavydistill.train.grpo.options import DELIBERATOR, JOINT
 
-_OF_SETS = ("domain", "language", "think", "cache", "deliberate")
+_OF_SETS = ("domain", "language", "prompts", "think", "cache", "deliberate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
         refuse_code_of_saved(Path(config.run), run, fix)
     else:
         run = _run_behind(manifest)
+        run = run.model_copy(update={"prompts": config.own_prompts.over(run.prompts)})
     run.load_plugins()
     _refuse_unused(run, config)
     if config.mode == JOINT:
@@ -106,6 +108,7 @@ def _way(config: dict[str, Any]) -> dict[str, Any]:
     way = {name: config[name] for name in _OF_SETS if config.get(name) is not None}
     for stage in ("think", "deliberate"):
         way[stage] = {key: v for key, v in way.get(stage, {}).items() if key != "sampling"}
+    way["prompts"] = OwnPrompts.saved(way.get("prompts", {})).model_dump()
     way["cache"] = {key: v for key, v in way.get("cache", {}).items() if key != "budget_tokens"}
     return way
 

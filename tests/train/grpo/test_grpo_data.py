@@ -181,9 +181,9 @@ def run_file(folder: Path, **keys: Any) -> Path:
 def test_a_thinker_is_asked_the_problems_of_a_run_in_its_wording(tmp_path):
     prompts = found(None, tmp_path, mode="thinker", run=run_file(tmp_path))
     assert len(prompts.train) == 12
-    wording = load("thinker", "brief", "en").closing
+    wording = load("thinker", "brief", "en").parts[-1]
     for row in prompts.train:
-        assert row["prompt"][0]["content"] == f"{row['text']}\n\n{wording}"
+        assert row["prompt"][0]["content"] == f"{row['text']}{wording}"
         assert row["verifier"] == "procedural" and row["domain"] == "brief"
 
 

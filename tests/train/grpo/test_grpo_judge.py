@@ -14,6 +14,7 @@ from test_grpo_processes import ROOT, run
 from trainings import grpo_arguments, last_checkpoint, refusal
 
 from heavydistill.config.models import Judge
+from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.run import Verifying, load_config
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError, TeacherError
@@ -29,6 +30,7 @@ LAW = Problem(id="l", text="Why is it void?", reference="No consideration.", ver
 SUM = Problem(id="s", text="What is 17 + 25?", reference="42", verifier="math")
 BESIDE = "It is $-\\boxed{42}$."  # undecided: outside_box
 VOTES, TOKENS = 3, 18
+OWN = OwnPrompts(judge="Same?\n{{answer}}")
 
 
 def by_word(body: dict[str, Any]) -> Any:
@@ -49,6 +51,7 @@ def config(folder: Path, url: str, **keys: Any) -> Any:
     endpoint = {"base_url": url, "retries": 0, **keys.pop("endpoint", {})}
     tree = {"model": "critic", "endpoint": endpoint, "sampling": {"max_tokens": 200}, **keys}
     usual = {"budget": None, "journal": None, "output_dir": str(folder / "out"), "dry_run": False}
+    usual["own_prompts"] = OwnPrompts()
     return SimpleNamespace(judging=parse_section(Judge, tree), **{**usual, **own})
 
 
@@ -257,15 +260,15 @@ def test_a_run_and_a_training_share_the_votes_in_a_journal(tmp_path, pool):
         ({"budget": "5usd"}, "the price of the judge critic is unknown"),
         ({"budget": "much"}, "must be US dollars or tokens"),
         ({"url": "http://127.0.0.1:9/v1"}, "Nothing answers at"),
-        ({"prompt": "no/such.md"}, "No such file"),
-        ({"prompt": "{{answer}} {{problem}}"}, "{{reference}} 0 times"),
+        ({"judging": None, "own_prompts": OWN}, "prompts.judge is for the requests to a judge"),
+        ({"replies": "general_verifier"}, "Set prompts.judge to a file"),
     ],
 )
 def test_bad_input_is_said_before_the_training(tmp_path, changes, told):
     with serving(by_word) as server:
-        keys = {name: changes[name] for name in ("prompt",) if name in changes}
+        keys = {name: changes[name] for name in ("replies",) if name in changes}
         asked = config(tmp_path, changes.get("url", server.base_url), **keys)
-        others = {name: v for name, v in changes.items() if name not in ("url", "prompt")}
+        others = {name: v for name, v in changes.items() if name not in ("url", "replies")}
         with pytest.raises((ConfigError, TeacherError)) as refused:
             judge_of(SimpleNamespace(**{**vars(asked), **others}), None)
         assert told in str(refused.value) and refused.value.fix
