@@ -22,7 +22,7 @@ from forking import forking
 
 LANGUAGES = {"bash", "python", "text", "yaml", "json", "jinja"}
 REASONS = {"gpu", "key", "network", "long"}
-SLOW = {"docs/guides/train", "docs/recipes/micro"}
+SLOW = {"docs/guides/train", "docs/recipes/micro", "docs/reference/python"}
 """Pages whose blocks take more than about ten seconds."""
 SIZE = 20
 """Number of problems of the given run, of which pages say that it has 100."""
