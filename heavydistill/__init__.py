@@ -149,7 +149,7 @@ def build_sets(config: BuildConfig | Mapping[str, Any]) -> Manifest:
     Takes mappings and raises errors like ``generate``.
 
     Returns:
-        The manifest: the rows that were built, their sources, and the omitted rows with reasons.
+        Numbers of the rows that were built, their sources, and the omitted rows with reasons.
     """
     from heavydistill.config.sets import BuildConfig
     from heavydistill.config.yaml import as_section

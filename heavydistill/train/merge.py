@@ -73,8 +73,8 @@ def merge(
         name: Folder or Hub id of the adapter.
         out: The new folder.
         base: Base model that replaces the one named by the adapter.
-        dtype: One of ``DTYPES``; weights are merged in float32 and rounded to this type (default:
-            merge in the dtype of the base).
+        dtype: bfloat16, float16 or float32; weights are merged in float32 and rounded to it
+            (default: merge in the dtype of the base).
 
     Raises:
         ConfigError: There is no adapter, its training has not ended, the base differs from that of
