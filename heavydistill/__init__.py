@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from heavydistill.hub.options import PublishOptions
     from heavydistill.hub.publish import PublishResult, publish
     from heavydistill.metrics.comparison import Comparison
+    from heavydistill.plugins import plugin
     from heavydistill.report.page.writer import write_report
     from heavydistill.run.experiments.comparison import compare
     from heavydistill.run.experiments.evaluation import EvaluationResult
@@ -60,7 +61,7 @@ __all__ += ["Trace", "Traces", "TrainingRecord", "Trajectory", "Turn"]
 __all__ += ["Verdict", "VerdictPool", "Verifier"]
 __all__ += ["build_sets", "compare", "errors", "evaluate", "export", "generate", "grpo"]
 __all__ += ["import_pools", "judge", "load_build_config", "load_config", "load_traces", "merge"]
-__all__ += ["publish", "sft", "write_report"]
+__all__ += ["plugin", "publish", "sft", "write_report"]
 
 _NAMES = {
     "config.run": "RunConfig load_config",
@@ -70,6 +71,7 @@ _NAMES = {
     "hub.options": "PublishOptions",
     "hub.publish": "PublishResult publish",
     "metrics.comparison": "Comparison",
+    "plugins": "plugin",
     "report.page.writer": "write_report",
     "run.experiments.comparison": "compare",
     "run.experiments.evaluation": "EvaluationResult",

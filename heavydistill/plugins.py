@@ -43,6 +43,7 @@ TAKES: dict[str, str] = {
     "pruning": "(attempt, tokens, reader)",
     "exporter": "a curate.exports.export.Trainer with its templates",
     "teacher": "the path of a profile",
+    "prompt": "the path of a prompt",
 }
 """What a plug-in of each kind is: a thing, or a function of these parameters."""
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,63}")
@@ -59,6 +60,7 @@ class Plugin:
     value: Any  # Function, verifier, exporter or path
     place: str  # Path of its file, name and version of its package, or ``PROGRAM``
     module: str = ""  # Module that defines it
+    example: str = ""  # Arguments with which the contract of a source is tested
 
     def __call__(self, *args: Any) -> Any:
         """Call the function; raises ConfigError with the place of any error in it."""
@@ -81,16 +83,18 @@ broken: dict[str, str] = {}
 """Installed packages whose plug-ins cannot be used, and why."""
 shipped: dict[str, tuple[str, ...]] = {}
 """Names that the package ships, by kind, if the module with them was imported."""
-_files: dict[str, list[Plugin] | None] = {}  # None while the file is executed
+_files: dict[str, list[Plugin]] = {}
+_running: list[str] = []  # files that are being executed
 _installed: list[str] = []  # packages that were tried
 _defined: list[list[Plugin]] = []  # by the files and packages that are being loaded
 _lock = threading.RLock()
 
 
-def plugin(kind: str, name: str) -> Callable[[_T], _T]:
+def plugin(kind: str, name: str, example: str = "") -> Callable[[_T], _T]:
     """Return a decorator that registers a plug-in of this kind (``TAKES``) and name.
 
-    Not every kind is a function: ``plugin("teacher", "mine")(path)``.
+    Not every kind is a function: ``plugin("teacher", "mine")(path)``. ``example`` is the arguments
+    with which ``contracts`` tests a source.
 
     Raises:
         ConfigError: There is no such kind, or the plug-in cannot be one.
@@ -98,7 +102,7 @@ def plugin(kind: str, name: str) -> Callable[[_T], _T]:
     module = sys._getframe(1).f_globals.get("__name__", "")
 
     def register(value: _T) -> _T:
-        made = Plugin(kind, name, value, PROGRAM, module)
+        made = Plugin(kind, name, value, PROGRAM, module, example)
         if _defined:
             _defined[-1].append(made)
         else:
@@ -186,17 +190,12 @@ def load_files(files: Iterable[str], key: str = "plugins") -> list[Plugin]:
     found: list[Plugin] = []
     with _lock:
         for path in (str(Path(file).resolve()) for file in files):
-            if path not in _files:
-                _files[path] = None
-                try:
-                    _files[path] = _commit(_in_file(path, key), path)
-                finally:
-                    if _files[path] is None:
-                        del _files[path]
-            if (known := _files[path]) is None:
+            if path in _running:
                 what = f"{path} uses its own plug-ins while it is executed to find them"
                 raise ConfigError(what, "Write the use below `if __name__ == '__main__':`.")
-            found += known
+            if path not in _files:
+                _files[path] = _commit(_in_file(path, key), path)
+            found += _files[path]
     return found
 
 
@@ -225,22 +224,25 @@ def files_of(given: Any) -> Any:
 
 
 def _file_of(given: Any) -> Any:
-    if isinstance(given, str | Path):  # absolute, because steps run in other folders
-        return str(Path(given).expanduser().absolute())
-    if not callable(given):
-        return given
-    try:
-        file = Path(inspect.getsourcefile(given) or "")
-    except TypeError:  # a class of a notebook
-        file = Path()
-    if file.is_file():
-        return str(file.absolute())
-    name = getattr(given, "__name__", given)
-    raise ValueError(f"no other process finds {name}. Write it to a file, and give the path.")
+    file = given
+    if callable(given):
+        try:
+            file = Path(inspect.getsourcefile(given) or "")
+        except TypeError:  # a class of a notebook
+            file = Path()
+        if not file.is_file():
+            name = getattr(given, "__name__", given)
+            raise ValueError(
+                f"other processes cannot find {name}. Write it to a file, and give that."
+            )
+    # Absolute, because steps run in other folders.
+    return str(Path(file).expanduser().absolute()) if isinstance(file, str | Path) else file
 
 
 def _in_file(path: str, key: str) -> list[Plugin]:
     """Execute a file, and return its plug-ins."""
+    if not Path(path).is_file():
+        raise ConfigError(f"{key}: {path}: No such file", "Correct the path.")
     name = f"heavydistill_{Path(path).stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
     sys.modules[name] = module = ModuleType(name)  # as dataclasses and pickle expect
     module.__file__ = path
@@ -249,24 +251,26 @@ def _in_file(path: str, key: str) -> list[Plugin]:
         exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
         return [module]
 
-    if not Path(path).is_file():
-        raise ConfigError(f"{key}: {path}: No such file", "Correct the path.")
-    return _run(run, path)
+    _running.append(path)
+    try:
+        return _run(run, path)
+    finally:
+        _running.remove(path)
 
 
 def _in_package(entries: list[EntryPoint], place: str) -> list[Plugin]:
     """Import the modules of a package's entry points, and return their plug-ins."""
     from packaging.requirements import Requirement
 
-    for line in (entries[0].dist and entries[0].dist.requires) or ():
-        needed = Requirement(line)
-        if needed.name == "heavydistill" and not needed.specifier.contains(
-            heavydistill.__version__
-        ):
-            what = f"{place} needs {needed}, and this is {heavydistill.__version__}"
-            raise ConfigError(what, "Install a version of either that fits the other.")
-    found = _run(lambda: [import_module(entry.module) for entry in entries], place)
-    roots = {entry.module.partition(".")[0] for entry in entries}
+    def run() -> list[ModuleType]:
+        for needed in map(Requirement, (entries[0].dist and entries[0].dist.requires) or ()):
+            fits = needed.specifier.contains(heavydistill.__version__, prereleases=True)
+            if needed.name == "heavydistill" and not fits:
+                what = f"it needs {needed}, and this is {heavydistill.__version__}"
+                raise ConfigError(what, "Install a version of either that fits the other.")
+        return [import_module(entry.module) for entry in entries]
+
+    found, roots = _run(run, place), {entry.module.partition(".")[0] for entry in entries}
     before = (each for each in loaded.values() if each.place == PROGRAM)  # imported by others
     return found + [each for each in before if each.module.partition(".")[0] in roots]
 
@@ -282,12 +286,13 @@ def _run(run: Callable[[], list[ModuleType]], place: str) -> list[Plugin]:
         raise ConfigError(f"{place}: {_told(error)}", _FIX) from error
     finally:
         found = _defined.pop()
-    decorated = [each.value for each in found]
     for module in modules:
         for value in list(vars(module).values()):
             kind = getattr(value, "plugin_kind", "") if inspect.isclass(value) else ""
-            is_own = kind and value.__module__ == module.__name__ and value not in decorated
-            if is_own and hasattr(value, "name") and not inspect.isabstract(value):
+            if not kind or inspect.isabstract(value) or not hasattr(value, "name"):
+                continue
+            is_theirs = value.__module__.partition(".")[0] == module.__name__.partition(".")[0]
+            if is_theirs and all(value is not each.value for each in found):
                 found.append(Plugin(kind, value.name, value, place))
     return found
 
@@ -340,12 +345,13 @@ def _misfit(each: Plugin) -> str:
             )
         ),
         "teacher": lambda: Path(value).is_file(),
+        "prompt": lambda: Path(value).is_file(),
     }
     try:
         if kind not in fits:
             inspect.signature(value).bind(*takes[1:-1].split(", "))
         is_fit = kind not in fits or fits[kind]()
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, ValueError):
         is_fit = False
     return "" if is_fit else f"the {kind} {each.name} is not {takes}"
 

@@ -31,8 +31,7 @@ def build(run: ResolvedRun) -> HeavyPipeline:
     """The steps of a checked run."""
     config = run.config
     think, deliberate = wiring.pace_of(run, THINK), wiring.pace_of(run, deliberate_stage(1))
-    names = ("domain", "language", "prompts")
-    wording = {name: getattr(config, name) for name in names}
+    wording = {name: getattr(config, name) for name in ("domain", "language", "prompts")}
     with HeavyPipeline("heavy", arrow_schema(Trace), window=wiring.window_of(run)) as pipeline:
         last = LoadProblems(
             name="load_problems",

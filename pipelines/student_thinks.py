@@ -6,8 +6,7 @@
 ``heavydistill generate`` asks thinker and deliberator at one endpoint. Here each has its own, and
 the teacher reads the first pools while the student still thinks. ``--student`` gives ``teacher``
 (the student), ``endpoint`` and ``think.sampling``; ``--teacher`` gives these for the teacher and
-everything else: ``problems``, ``think.k``, ``cache``, ``deliberate``, ``out``. Then:
-``heavydistill build FOLDER --cache-from student --student MODEL --out SETS``.
+all else. Then: ``heavydistill build FOLDER --cache-from student --student MODEL --out SETS``.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ def build(run: ResolvedRun) -> HeavyPipeline:
     """The steps of a checked run: the student's, then the teacher's."""
     config = run.config
     student, teacher = wiring.pace_of(run, THINK), wiring.pace_of(run, deliberate_stage(1))
-    names = ("domain", "language", "prompts")
-    wording = {name: getattr(config, name) for name in names}
+    wording = {name: getattr(config, name) for name in ("domain", "language", "prompts")}
     with HeavyPipeline("student-thinks", arrow_schema(Trace), window=wiring.window_of(run)) as made:
         problems = LoadProblems(
             name="load_problems",

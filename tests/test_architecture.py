@@ -21,7 +21,7 @@ TIERS = [
     {"config", "heavy", "metrics"},
     {"store", "models", "verifiers", "problems", "chat"},
     {"run", "pipeline", "curate", "train", "report", "hub", "micro", "doctor", "skill"},
-    {"cli", "__main__"},
+    {"cli", "contracts", "__main__"},
 ]
 TIER_OF = {part: number for number, parts in enumerate(TIERS) for part in parts}
 # What reads traces needs to know rows alone, so that anything may read them.

@@ -101,6 +101,7 @@ def test_a_selection_of_a_file_selects(written):
         (USES + "plugin('selecton', 'a')(print)", "no kind 'selecton'.*verifier, source"),
         (USES + "plugin('selection', 'a b')(print)", "'a b' is not a name"),
         (USES + "plugin('selection', 'a')(lambda pool: pool)", r"a is not \(pool, width, rng\)"),
+        (USES + "plugin('selection', 'a')(max)", r"a is not \(pool, width, rng\)"),
         (USES + "plugin('pruning', 'a')('cut')", r"pruning a is not \(attempt, tokens, reader\)"),
         (USES + "plugin('teacher', 'a')('absent.yaml')", "a is not the path of a profile"),
         (USES + "plugin('exporter', 'a')(print)", "a is not a curate.exports.export.Trainer"),
@@ -192,6 +193,15 @@ def test_plug_ins_of_installed_packages_are_found_when_a_name_is_unknown(install
     assert plugins.loaded["selection", "longest"].place == "acme 1.0"
 
 
+def test_a_verifier_that_a_package_imports_from_a_module_of_its_own_counts(install, tmp_path):
+    install("acme3", "")
+    (tmp_path / "acme3.py").rename(tmp_path / "unused.py")
+    (tmp_path / "acme3").mkdir()
+    (tmp_path / "acme3" / "__init__.py").write_text("from acme3.loud import Exact, Loud\n")
+    (tmp_path / "acme3" / "loud.py").write_text(USES + "class Loud(Exact): name = 'louder'\n")
+    assert registry.get("louder").name == "louder" and not plugins.broken
+
+
 def test_a_package_that_was_imported_before_is_found_too(install):
     install("acme2", LONGEST)
     __import__("acme2")
@@ -203,7 +213,8 @@ def test_a_package_that_was_imported_before_is_found_too(install):
     ("name", "text", "requires", "why"),
     [
         ("torn", "1 / 0", "", "ZeroDivisionError"),
-        ("newer", LONGEST, "heavydistill>=99", "newer 1.0 needs heavydistill>=99, and this is"),
+        ("odd", LONGEST, "no ! requirement", "InvalidRequirement"),
+        ("newer", LONGEST, "heavydistill>=99", "it needs heavydistill>=99, and this is"),
         (
             "taker",
             LONGEST.replace('"longest"', '"random"'),
@@ -240,6 +251,20 @@ def test_a_teacher_of_a_file_is_a_profile(written, tmp_path):
     assert "hub: org/small" in run_command("teachers", "ours").stdout
     with pytest.raises(TeacherError, match=r"Did you mean ours\?"):
         profile_at("oursy", Endpoint())
+
+
+def test_a_prompt_of_a_package_stands_for_its_file(install, tmp_path):
+    (tmp_path / "terse.md").write_text("{{cache}}\nBe brief.")
+    text = f"plugin('prompt', 'terse')({str(tmp_path / 'terse.md')!r})\n"
+    install("acme4", USES + text)
+    given = load_config(None, {"prompts.deliberator": "terse"}).prompts.deliberator
+    assert given and given.endswith("Be brief.") and "{{attempts}}" in given
+    install("torn4", "1 / 0")
+    plugins._installed.clear()
+    with pytest.raises(
+        ConfigError, match=r"prompts.deliberator: terser: No such.*torn4 1.0 cannot"
+    ):
+        load_config(None, {"prompts.deliberator": "terser"})
 
 
 def test_the_list_names_shipped_ones_and_those_of_files(written):

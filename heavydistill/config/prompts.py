@@ -1,5 +1,7 @@
 """The user's prompts: files that are read once, checked, and kept as text in the configuration.
 
+An installed plug-in gives a file a name that can stand in place of its path.
+
 A prompt is a Markdown file in which fields such as ``{{problem}}`` stand for texts. ``FIELDS`` has
 those that a role's prompt holds once each, or it holds their short form: a thinker's prompt without
 ``{{problem}}`` follows the problem, ``{{cache}}`` stands for problem and attempts as blocks, and a
@@ -20,6 +22,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationInfo, field_validator
 
+from heavydistill import plugins
 from heavydistill.config.files import text_in
 from heavydistill.config.yaml import Section, parse, parse_yaml
 from heavydistill.errors import ConfigError, did_you_mean
@@ -121,7 +124,10 @@ def _checked(role: str, where: str, given: str) -> str:
     text, needed = given, FIELDS[role]
     if not FIELD.search(given):
         where += f": {given}"
-        text = _with_examples(Path(given).expanduser(), where)
+        path = Path(given).expanduser()
+        if not path.exists() and (own := plugins.find("prompt", given)):
+            path = Path(own.value)
+        text = _with_examples(path, where)
     text = whole(role, text.strip())
     names, known = FIELD.findall(text), (*needed, "fence", "language")
     unknown = [name for name in names if name not in known]
@@ -183,4 +189,5 @@ def _text_of(path: Path, where: str) -> str:
         return text_in(path, _MOST_BYTES).removeprefix("\ufeff").replace("\r\n", "\n")
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{where}: {what}", "Correct the path, or save it as UTF-8.") from error
+        fix = f"Correct the path, or save it as UTF-8.{plugins.absent()}"
+        raise ConfigError(f"{where}: {what}", fix) from error

@@ -65,6 +65,8 @@ class Verifier(abc.ABC):
     asked, because it only compares with the reference."""
     needs_judge: ClassVar[bool] = False
     """Whether the verifier leaves most answers to a judge, so that a run needs one."""
+    example: ClassVar[tuple[Problem, str] | None] = None
+    """Problem and a right response to it, with which ``contracts`` tests a plug-in."""
     domain: ClassVar[str] = ""
     """Domain of rows that set no domain, for the choice of prompts; empty for the run's domain."""
 

@@ -22,6 +22,9 @@ CLAIMS = {
     "two processes give the traces of one": (
         "run/test_shards.py::test_two_processes_give_the_traces_of_one"
     ),
+    "an installed package of plug-ins keeps the contract of every kind": (
+        "test_contracts.py::test_an_installed_package_keeps_the_contract_of_every_kind"
+    ),
     "distilabel's command line runs a saved pipeline": (
         "run/test_recipes.py::test_a_saved_pipeline_runs_from_the_command_line_of_distilabel"
     ),
