@@ -77,17 +77,18 @@ class OwnPrompts(Section):
     @field_validator("*", mode="before")
     @classmethod
     def _of_files(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None:
+            return None
         role, texts = str(info.field_name), {}
         for domain, file in value.items() if isinstance(value, dict) else [("", value)]:
-            if file is not None:
-                if not (isinstance(file, str) and _DOMAIN.fullmatch(str(domain))):
-                    raise ConfigError(
-                        f"prompts.{role} is neither a file nor a file for each domain",
-                        f"Write {role}: FILE or {role}: {{DOMAIN: FILE}}; a domain has letters, "
-                        "digits, - and _.",
-                    )
-                texts[str(domain)] = _checked(role, f"prompts.{role}.{domain}".rstrip("."), file)
-        return texts if isinstance(value, dict) else texts.get("")
+            if not (isinstance(file, str) and _DOMAIN.fullmatch(str(domain))):
+                raise ConfigError(
+                    f"prompts.{role} is neither a file nor a file for each domain",
+                    f"Write {role}: FILE or {role}: {{DOMAIN: FILE}}; a domain has letters, "
+                    "digits, - and _.",
+                )
+            texts[str(domain)] = _checked(role, f"prompts.{role}.{domain}".rstrip("."), file)
+        return texts if isinstance(value, dict) else texts[""]
 
     @classmethod
     def saved(cls, tree: Any) -> OwnPrompts:

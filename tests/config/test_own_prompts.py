@@ -132,6 +132,7 @@ def test_a_file_without_examples_is_refused(in_folder, examples):
     [
         ({"thinker": 5}, "prompts.thinker is neither a file nor"),
         ({"thinker": {"a b": "my.md"}}, "prompts.thinker is neither a file nor"),
+        ({"thinker": {"sql": None}}, "prompts.thinker is neither a file nor"),
         ({"thinker": {"sql": 5}}, "prompts.thinker is neither a file nor"),
         ({"thinker": {"sql": "no.md"}}, "prompts.thinker.sql: no.md: No such file"),
         ({"thinker": ""}, "prompts.thinker: : Is a directory"),
