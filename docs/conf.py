@@ -48,6 +48,14 @@ html_show_search_summary = False
 # that are named here.
 sections = {
     "Start": ["start/first-run", "start/own-problems", "start/own-endpoint"],
+    "Learn": [
+        "learn/1-first-trace",
+        "learn/2-problems-and-prompt",
+        "learn/3-verifier",
+        "learn/4-sets",
+        "learn/5-train",
+        "learn/6-measure",
+    ],
     "Guides": [
         "guides/generate",
         "guides/prompts",

@@ -22,7 +22,9 @@ from forking import forking
 
 LANGUAGES = {"bash", "python", "text", "yaml", "json", "jinja"}
 REASONS = {"gpu", "key", "network", "long"}
-SLOW = {"docs/guides/train", "docs/recipes/micro", "docs/reference/python"}
+SLOW = {"docs/guides/train", "docs/recipes/micro", "docs/reference/python"} | {
+    f"docs/learn/{lesson}" for lesson in ("1-first-trace", "5-train", "6-measure")
+}
 """Pages whose blocks take more than about ten seconds."""
 SIZE = 20
 """Number of problems of the given run, of which pages say that it has 100."""

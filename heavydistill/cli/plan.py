@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from heavydistill.run.estimate import Amounts, Estimate, Range, StageEstimate
     from heavydistill.run.generate import Plan
+    from heavydistill.run.pools import PoolsOfRun
 
 _UNKNOWN = "unknown"
 _UNITS = {1: "", 10**3: "k", 10**6: "M", 10**9: "G"}
@@ -85,19 +86,8 @@ def print_warnings(plan: Plan, console: Console) -> None:
         lines += [f"Left out: {plan.outside:,} row(s) outside {bounds}"]
     if plan.marker:
         say(marker_noted(plan.marker), console)
-    if pools := plan.pools:
-        if pools.rejects:
-            lines += [f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"]
-        if pools.unsuited:
-            control = plan.config.cache.attempts
-            lines += [f"Left out: {pools.unsuited:,} problem(s) without attempts for {control}"]
-        lines += [
-            f"Judged again: {count:,} trajectories with verdicts of another version, {by}"
-            for by, count in pools.outdated.most_common()
-        ]
-        if pools.unjudged:
-            without = "without a verdict, or whose judge failed"
-            lines += [f"Judged now: {pools.unjudged:,} trajectories {without}"]
+    if plan.pools:
+        lines += _warnings_of_pools(plan.pools, plan.config.cache.attempts)
     if plan.changed:
         keys = ", ".join(f"{key} {was}, now {now}" for key, (was, now) in plan.changed.items())
         lines += [f"{plan.folder} holds a run with {keys}; it is replaced at the end"]
@@ -119,6 +109,18 @@ def print_warnings(plan: Plan, console: Console) -> None:
         ]
     for line in lines:
         say(line, console, "yellow")
+
+
+def _warnings_of_pools(pools: PoolsOfRun, control: str) -> Iterator[str]:
+    if pools.rejects:
+        yield f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"
+    if pools.unsuited:
+        yield f"Left out: {pools.unsuited:,} problem(s) without attempts for {control}"
+    for by, count in pools.outdated.most_common():
+        yield f"Judged again: {count:,} trajectories with verdicts of another version, {by}"
+    if pools.unjudged:
+        without = "without a verdict, or whose judge failed"
+        yield f"Judged now: {pools.unjudged:,} trajectories {without}"
 
 
 def _summary(estimate: Estimate) -> str:

@@ -71,11 +71,17 @@ def read(source: str, subset: str | None, split: str, most: int | None = None) -
         return _read_plugin(own, args, most)
     if path.suffix in _KINDS:
         return read_file(path, most)
+    raise _unknown(source)
+
+
+def _unknown(source: str) -> ProblemsError:
+    """The error for a text that is no source of problems, with what may be meant."""
+    path = Path(source)
     if path.suffix in _SEPARATED:
         made = path.with_suffix(".jsonl")
         code = f"import pandas as p; p.read_csv({json.dumps(source)}{_SEPARATED[path.suffix]})"
         code += f'.to_json({json.dumps(str(made))}, orient="records", lines=True)'
-        raise ProblemsError(
+        return ProblemsError(
             f"{source}: {path.suffix[1:].upper()} files are not supported",
             f"Convert it: `python -c {shlex.quote(code)}`. Then give {made}; if its texts are in a "
             "column of another name, add --set problems.columns.text=COLUMN.",
@@ -90,12 +96,12 @@ def read(source: str, subset: str | None, split: str, most: int | None = None) -
         elif files := [file for kind in _KINDS for file in sorted(path.glob(f"*{kind}"))]:
             near = f"Did you mean {files[0]}? "
     elif path.suffix in _PACKED_SUFFIXES:
-        raise ProblemsError(f"{source} is compressed", "Unpack it, and give the unpacked file.")
+        return ProblemsError(f"{source} is compressed", "Unpack it, and give the unpacked file.")
     elif found := [file for kind in _KINDS if (file := path.with_suffix(kind)).is_file()]:
         near = f"Did you mean {found[0]}? "
     elif is_hub_id(source) and "/" in source and not path.exists():
         near = f"Did you mean hub:{source}? "
-    raise ProblemsError(
+    return ProblemsError(
         what,
         f"{near}Give micro, a .jsonl, .json or .parquet file, hub:ORG/NAME or gym:FAMILY"
         f"{''.join(f', {own}:ARGS' for own in plugins.names('source')[3:])}.{plugins.absent()}",

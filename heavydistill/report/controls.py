@@ -146,6 +146,23 @@ def lines(controlled: Controlled) -> Iterator[str]:
     for control in controlled.controls:
         if left := controlled.problems - control.problems:
             yield f"{left:,} problem(s) without such attempts are left out ({control.name})"
+    yield from _flaws(controlled)
+    if controlled.falls and not controlled.rises:
+        yield f"No right attempt could be put in: {_LARGER_POOLS}"
+    if controlled.rises and not controlled.falls:
+        yield "No right attempts could be taken out: no cache has a minority of them"
+    if orders := controlled.orders:
+        means = ", ".join(percent(mean.mean) for mean in orders.means)
+        number = len(orders.means)
+        yield f"{number} orders of the same attempts, {orders.problems:,} problems: {means} right"
+        differ = percent(orders.between.mean)
+        within = f", of one order in {percent(orders.within.mean)}" if orders.within else ""
+        yield f"Two deliberations of different orders differ in {differ} of pairs{within}"
+        if orders.flips:
+            yield f"Due to the order: {bracketed(orders.flips, signed=True)} points"
+
+
+def _flaws(controlled: Controlled) -> Iterator[str]:
     for name, _, answering, _ in _answers(controlled):
         flaws = {
             "cut off": answering.cut_off,
@@ -160,16 +177,3 @@ def lines(controlled: Controlled) -> Iterator[str]:
             "with an unknown number of read tokens": answering.unknown_all_tokens,
         }
         yield from (f"{n:,} problem(s) {what} ({name})" for what, n in problems.items() if n)
-    if controlled.falls and not controlled.rises:
-        yield f"No right attempt could be put in: {_LARGER_POOLS}"
-    if controlled.rises and not controlled.falls:
-        yield "No right attempts could be taken out: no cache has a minority of them"
-    if orders := controlled.orders:
-        means = ", ".join(percent(mean.mean) for mean in orders.means)
-        number = len(orders.means)
-        yield f"{number} orders of the same attempts, {orders.problems:,} problems: {means} right"
-        differ = percent(orders.between.mean)
-        within = f", of one order in {percent(orders.within.mean)}" if orders.within else ""
-        yield f"Two deliberations of different orders differ in {differ} of pairs{within}"
-        if orders.flips:
-            yield f"Due to the order: {bracketed(orders.flips, signed=True)} points"

@@ -21,7 +21,7 @@ from heavydistill.chat.student import Student, lost_student
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.report.terminal import folded, plain
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.folder import read_manifest
+from heavydistill.store.sets.folder import Manifest, read_manifest
 
 _LEARNT, _NOT_LEARNT, _STOP = "green", "dim", "bold reverse green"
 _LONG = 60  # characters from which a field is printed on separate lines
@@ -75,14 +75,7 @@ def print_tokens(
             f"Give --set with one of {', '.join(folders.TRAINED)}.",
         )
     manifest = read_manifest(folder)
-    template = folder / folders.CHAT_TEMPLATE
-    mended = template if template.is_file() else None
-    try:
-        student = Student(student_name or manifest.student.name, mended)
-    except TeacherError as error:
-        if student_name:
-            raise
-        raise lost_student(manifest.student.name, error) from error
+    student = _student(folder, manifest, student_name)
     row = _first_row(folder, name, problem, console)
     if student.template_sha256 != manifest.student.template_sha256:
         console.print(
@@ -111,7 +104,30 @@ def print_tokens(
     for note in manifest.student.mended:  # the stored template already has these changes
         console.print(plain(f"template changed: {note}", style="dim"))
     console.print()
-    lines = _lines(plain(chat.decode(unlearnt), style=_NOT_LEARNT), console, full)
+    _print_texts(student, unlearnt, learnt, console, full)
+    for fault in faults:
+        console.print(plain(f"guard: {fault.code}: {fault.detail}", style="red"))
+    if learnt and not faults:
+        console.print(Text("guard: the whole completion is learnt, and nothing else"))
+
+
+def _student(folder: Path, manifest: Manifest, name: str | None) -> Student:
+    """The student of sets, or the one with this name; raises as ``print_tokens``."""
+    template = folder / folders.CHAT_TEMPLATE
+    mended = template if template.is_file() else None
+    try:
+        return Student(name or manifest.student.name, mended)
+    except TeacherError as error:
+        if name:
+            raise
+        raise lost_student(manifest.student.name, error) from error
+
+
+def _print_texts(
+    student: Student, unlearnt: list[int], learnt: list[int], console: Console, full: bool
+) -> None:
+    """Print the text of the tokens, with those that have a loss marked."""
+    lines = _lines(plain(student.chat.decode(unlearnt), style=_NOT_LEARNT), console, full)
     if learnt:
         parts = list(_parts(student, learnt))
         if console.color_system is None or console.no_color:
@@ -119,10 +135,6 @@ def print_tokens(
         first, *others = _lines(Text().join(parts), console, full)
         lines = [*lines[:-1], Text().join((lines[-1], first)), *others]
     console.print(Text("\n").join(lines))
-    for fault in faults:
-        console.print(plain(f"guard: {fault.code}: {fault.detail}", style="red"))
-    if learnt and not faults:
-        console.print(Text("guard: the whole completion is learnt, and nothing else"))
 
 
 def _parts(student: Student, learnt: list[int]) -> Iterator[Text]:

@@ -418,12 +418,28 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
             return
         reader = ServerTokenizer(deliberator.model, config.endpoint)
         needed = frame(worst, attempts)
-    if needed <= budget:
-        return
+    if needed > budget:
+        estimated = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
+        beside = f" and {carried} deliberations of the round before" if carried else ""
+        raise BudgetError(
+            f"{worst.source}: problem {worst.id} and the headers of {attempts - carried} "
+            f"attempts{beside} need {needed} tokens{estimated}, but cache.budget_tokens is "
+            f"{budget}",
+            _fix_of_room(run, attempts, carried, lambda count: frame(worst, count)),
+        )
+
+
+def _fix_of_room(run: ResolvedRun, attempts: int, carried: int, frame: Callable[[int], int]) -> str:
+    """Return how ``attempts``, of which ``carried`` are deliberations, fit into a cache.
+
+    ``frame`` is the number of tokens of the fixed parts of a cache with so many attempts.
+    """
 
     def enough(count: int) -> int:
-        return frame(worst, count) + count * _ANSWER_TOKENS
+        return frame(count) + count * _ANSWER_TOKENS
 
+    config = run.config
+    budget = config.cache.budget_tokens or 0
     if (whole := enough(attempts)) <= run.deliberator.room - config.system_tokens:
         fix = f"set cache.budget_tokens to {whole} or more"
     else:
@@ -433,10 +449,4 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
         fit, fix = f"At most {fitting}", f"--set cache.width={fitting}, or {fix}"
     else:
         fit = f"Not even {_NARROWEST}"
-    estimated = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
-    beside = f" and {carried} deliberations of the round before" if carried else ""
-    raise BudgetError(
-        f"{worst.source}: problem {worst.id} and the headers of {attempts - carried} "
-        f"attempts{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
-        f"{fit} attempts of {_ANSWER_TOKENS} tokens fit: {fix}.",
-    )
+    return f"{fit} attempts of {_ANSWER_TOKENS} tokens fit: {fix}."

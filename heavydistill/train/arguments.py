@@ -290,6 +290,20 @@ def _keys_of(script: str) -> str:
     return f"`heavydistill {script} --help-all` lists all flags and keys."
 
 
+def _check_needed(arguments: TrainArguments[Any]) -> None:
+    """Raise an error if an argument is set without the one that gives it an effect."""
+    values = {
+        known.name: (getattr(part, known.name), known.default)
+        for part in (arguments.config, arguments.model)
+        for known in dataclasses.fields(part)
+    }
+    for needed, (name, (value, usual)) in itertools.product(_NEEDED, values.items()):
+        if name.startswith(_NEEDED[needed]) and value != usual and not values[needed][0]:
+            raise ConfigError(
+                f"{name} is set, but {needed} is not", f"Set {needed}: true, or leave {name} out."
+            )
+
+
 def _check(arguments: TrainArguments[Any]) -> None:
     """Run the checks that all trainings share."""
     config, model = arguments.config, arguments.model
@@ -307,16 +321,7 @@ def _check(arguments: TrainArguments[Any]) -> None:
             f"max_steps: {config.max_steps} is not a number of steps",
             "Give 1 or more, or leave it out for num_train_epochs.",
         )
-    values = {
-        known.name: (getattr(part, known.name), known.default)
-        for part in (config, model)
-        for known in dataclasses.fields(part)
-    }
-    for needed, (name, (value, usual)) in itertools.product(_NEEDED, values.items()):
-        if name.startswith(_NEEDED[needed]) and value != usual and not values[needed][0]:
-            raise ConfigError(
-                f"{name} is set, but {needed} is not", f"Set {needed}: true, or leave {name} out."
-            )
+    _check_needed(arguments)
     if config.push_to_hub and not config.hub_model_id:
         raise ConfigError(
             "push_to_hub is set without a repository", "Give --hub_model_id ORG/NAME."

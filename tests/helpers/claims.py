@@ -19,6 +19,9 @@ CLAIMS = {
     "programs that use the package pass strict type checkers without plugins": (
         "test_reference_types.py::test_the_programs_of_the_page_have_the_types_that_they_use"
     ),
+    "the loop of the lessons, without distilabel, writes the rows of a run": (
+        "test_learn.py::test_the_loop_writes_the_rows_of_a_run"
+    ),
     "two processes give the traces of one": (
         "run/test_shards.py::test_two_processes_give_the_traces_of_one"
     ),

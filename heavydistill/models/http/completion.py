@@ -247,6 +247,17 @@ class ChatCompletion:
                 self._names.setdefault(column, self._redact(named))
         if isinstance(usage := body.get("usage"), dict):
             self._usage = usage or self._usage
+        self._take_choices(choices, is_piece)
+        # Older vLLM and SGLang send an error without the field "error".
+        if error := body.get("error") or (body.get("object") == "error" and body):
+            message = self._redact(message_of(error))
+            fault = ServerFault(message, status_of(error), is_midway=is_piece)
+            for known in self._choices.values():
+                if failure_of_end(known.finish_reason) == "server":
+                    known.error = fault
+            raise fault
+
+    def _take_choices(self, choices: list[Any], is_piece: bool) -> None:
         indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
         is_distinct = all(type(n) is int for n in indices) and len(set(indices)) == len(indices)
         if not is_piece and not is_distinct:
@@ -265,14 +276,6 @@ class ChatCompletion:
             if error := choice.get("error"):
                 message = self._redact(message_of(error))
                 known.error = ServerFault(message, status_of(error), is_midway=False)
-        # Older vLLM and SGLang send an error without the field "error".
-        if error := body.get("error") or (body.get("object") == "error" and body):
-            message = self._redact(message_of(error))
-            fault = ServerFault(message, status_of(error), is_midway=is_piece)
-            for known in self._choices.values():
-                if failure_of_end(known.finish_reason) == "server":
-                    known.error = fault
-            raise fault
 
     def _response(self, choice: _Choice, tags: Tags | None, seconds: float) -> Response:
         text = encodable("".join(choice.text))

@@ -100,42 +100,56 @@ class Transport:
             Exception: Other failures that ``failures.failure_of`` knows: no connection, a broken
                 connection, a body that is not a completion.
         """
-        loop = asyncio.get_running_loop()
         try:
             async with (
                 asyncio.timeout(self._patience_s) as timer,
                 await self._sent(url, body) as answer,
             ):
                 if answer.status >= _REFUSED:
-                    error = await beginning(answer, _ERROR_BYTES)
-                    try:
-                        said = message_of(json_of(error))
-                    except ValueError:  # not JSON
-                        said = error.decode(errors="replace")
-                    raise RefusedError(answer.status, answer.headers, self._redact(said))
+                    raise await self._refusal(answer)
                 if answer.content_type != "text/event-stream":
                     whole = await beginning(answer, completion.most_bytes + 1)
                     if len(whole) > completion.most_bytes:
                         raise completion.overrun(unread=len(whole))
                     completion.add_whole(whole)
                     return
-                async for read in answer.content.iter_any():
-                    has_ended = completion.is_whole
-                    has_text = completion.add_bytes(read)
-                    if begun and completion.pieces:
-                        begun.set()
-                    if has_text:
-                        completion.heard_at = loop.time()
-                        timer.reschedule(completion.heard_at + self._patience_s)
-                    # Read to the end, so that the connection can be reused.
-                    if completion.is_whole and not has_ended:
-                        timer.reschedule(loop.time() + _LAST_BYTES_S)
+                await self._read_stream(answer, completion, timer, begun)
         except OverrunError:
             if not completion.is_whole:
                 raise
         except TimeoutError:
             if not completion.is_whole:
                 raise TimeoutError(f"no text came for {self._patience_s:g} s") from None
+
+    async def _read_stream(
+        self,
+        answer: ClientResponse,
+        completion: ChatCompletion,
+        timer: asyncio.Timeout,
+        begun: asyncio.Event | None,
+    ) -> None:
+        """Read the pieces of a reply; ``timer`` ends ``_patience_s`` after the last text."""
+        loop = asyncio.get_running_loop()
+        async for read in answer.content.iter_any():
+            has_ended = completion.is_whole
+            has_text = completion.add_bytes(read)
+            if begun and completion.pieces:
+                begun.set()
+            if has_text:
+                completion.heard_at = loop.time()
+                timer.reschedule(completion.heard_at + self._patience_s)
+            # Read to the end, so that the connection can be reused.
+            if completion.is_whole and not has_ended:
+                timer.reschedule(loop.time() + _LAST_BYTES_S)
+
+    async def _refusal(self, answer: ClientResponse) -> RefusedError:
+        """The error for a reply with an error status, with the server's message."""
+        error = await beginning(answer, _ERROR_BYTES)
+        try:
+            said = message_of(json_of(error))
+        except ValueError:  # not JSON
+            said = error.decode(errors="replace")
+        return RefusedError(answer.status, answer.headers, self._redact(said))
 
     async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
         """Send a request and return the response object as soon as the response begins."""

@@ -131,11 +131,7 @@ def _task(verifier_args: str, text: str) -> Task:
         raise ValueError(
             "tolerance applies to tests only; leave it out and allow for rounding in the assertions"
         )
-    if "judged_like" in args:
-        _choice(args, "judged_like", ("livecodebench",))
-        for key in ("asserts", "test", "compare", "equality", "tolerance"):
-            if key in args:
-                raise ValueError(f"judged_like sets how tests are compared; leave {key} out")
+    _check_grader(args)
     as_python = _choice(args, "equality", ("strict", "python")) == "python"
     if kinds == ["asserts"]:
         return _asserted(args, as_python)
@@ -150,6 +146,15 @@ def _task(verifier_args: str, text: str) -> Task:
     if functional:
         return _functional(tests, args, as_python)
     return Task((), "", as_python, _runs(tests, args))
+
+
+def _check_grader(args: dict[str, Any]) -> None:
+    if "judged_like" not in args:
+        return
+    _choice(args, "judged_like", ("livecodebench",))
+    for key in ("asserts", "test", "compare", "equality", "tolerance"):
+        if key in args:
+            raise ValueError(f"judged_like sets how tests are compared; leave {key} out")
 
 
 def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Comparable:
