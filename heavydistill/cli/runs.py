@@ -186,7 +186,8 @@ def _print_finished(finished: RunResult, plan: Plan, console: Console, full: boo
     say(f"Traces: {folder}", console)
     print_command("All tables", ["heavydistill", "show", folder], console)
     print_command("Next", ["heavydistill", "report", folder], console)
-    if plan.config.rounds and summary.trajectories.finished and not summary.is_unread:
+    measured = (summary.pass_at_k, summary.heavy_mean_at_d)
+    if plan.config.rounds and any(share and share.mean for share in measured):
         deliberator = plan.config.roles[1]
         is_micro = MICRO_MODELS.issuperset(plan.config.roles)
         model = deliberator if Path(deliberator).is_dir() else "Qwen/Qwen3-4B"

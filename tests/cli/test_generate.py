@@ -349,6 +349,17 @@ def test_a_run_judges_letters_in_the_order_that_was_shown(tmp_path):
     assert json.loads((out / "summary.json").read_text())["option_orders_kept"] == 1
 
 
+@pytest.mark.parametrize("is_right", [True, False])
+def test_sets_are_offered_only_of_a_run_with_something_right(tmp_path, is_right):
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        number = int(body["messages"][0]["content"].partition("What is ")[2][0])
+        return completion(f"\\boxed{{{2 * number if is_right else -1}}}")
+
+    with serving(answer) as server:
+        said = ran(*of_server(server.base_url, doubles(tmp_path, 2), tmp_path / "run"), "--k=2")
+    assert ("Then: heavydistill build" in said) == is_right
+
+
 def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(tmp_path):
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         number = int(body["messages"][0]["content"].partition("What is ")[2][0])
