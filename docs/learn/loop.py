@@ -1,6 +1,6 @@
 """Heavy thinking in one file: problems, attempts, caches, deliberations, rows.
 
-    python docs/learn/loop.py
+    python docs/learn/loop.py --problems 24
 
 Everything that `heavydistill generate` does to a problem is here, with the bundled micro teacher in
 this process, and without distilabel, journal, retries and limits. The file that it writes is an
@@ -9,6 +9,7 @@ ordinary traces file. Read it from the top; each import names the module that do
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from statistics import fmean
 
@@ -82,7 +83,7 @@ def step(episodes: list[Episode], engine: Engine, verdicts: VerdictPool) -> bool
     return bool(asks)
 
 
-def main(size: int = 24) -> list[Trace]:
+def main(size: int) -> list[Trace]:
     """Run the loop on ``size`` problems, write the rows, and print what deliberating was worth."""
     episodes = [episode_of(problem) for problem in micro_problems(Problems(size=size, seed=SEED))]
     engine = open_engine(TEACHER, Endpoint())
@@ -108,4 +109,6 @@ def main(size: int = 24) -> list[Trace]:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description="Heavy thinking in one file.")
+    parser.add_argument("--problems", type=int, default=24, help="Number of problems.")
+    main(parser.parse_args().problems)
