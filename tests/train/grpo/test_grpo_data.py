@@ -23,6 +23,7 @@ from heavydistill.train.grpo.data import (
     read_prompts,
     with_room,
 )
+from heavydistill.train.grpo.episodes import problem_of
 from heavydistill.train.grpo.resolve import RolloutSettings, resolve
 
 
@@ -262,6 +263,27 @@ def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path):
     assert prompts.train["problem"] == ["p_0"]
     assert settings.run is not None and settings.run.think.k == 6
     assert settings.run.think.sampling.top_p is None
+
+
+def test_prompts_of_the_users_are_those_of_the_sets_or_the_run_or_given(tmp_path):
+    def asked(sets: Path, **keys: Any) -> str:
+        row = found(sets, tmp_path, mode="thinker", **keys).train[0]
+        return str(row["prompt"][0]["content"].partition(row["text"])[0])
+
+    way = {"domain": "brief", "think": {"k": 2}, "prompts": {"thinker": "Sets: {{problem}}"}}
+    sets = write_sets(tmp_path / "sets", runs=of_runs(way))
+    assert asked(sets) == "Sets: "
+    assert asked(sets, prompts={"thinker": {"brief": "Given: {{problem}}"}}) == "Given: "
+    way["prompts"] = {"thinker": str(tmp_path / "sets" / "manifest.json")}
+    named = write_sets(tmp_path / "named", runs=of_runs(way))
+    assert "record a prompt that is no text" in refused(named, tmp_path, mode="thinker")
+    run = run_file(tmp_path, think={"k": 2}, prompts={"deliberator": "Run:\n{{cache}}"})
+    settings, prompts = resolved(None, tmp_path, run=run, **EPISODES)
+    assert settings.episodes is not None
+    cache = settings.episodes.empty_cache(problem_of(prompts.train[0]))
+    assert cache.prompt.startswith("Run:\n==== Problem\n")
+    given = {"prompts": {"thinker": "{{problem}}"}}
+    assert "prompts is given beside run" in refused(None, tmp_path, run=run, **given, **EPISODES)
 
 
 @pytest.mark.parametrize(
