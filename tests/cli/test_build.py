@@ -222,7 +222,7 @@ def test_the_rows_are_counted_and_what_is_left_out_is_said(sets, tmp_path):
 @pytest.mark.parametrize(
     "folder, to, out, said",
     [
-        ("sets", "nemo", "out", "Give one of trl"),
+        ("sets", "nemo", "out", "Names: trl"),
         ("sets", "trl", "sets", "Give another --out"),
         ("", "trl", "out", "holds no sets"),
     ],
