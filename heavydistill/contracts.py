@@ -29,15 +29,8 @@ __all__ = ["pytest_generate_tests", "test_every_package_can_be_used"]
 __all__ += [f"test_{kind}" for kind in plugins.TAKES]
 
 _HOSTILE = (
-    *("?", "\\boxed{", "\\boxed{}" * 500, "{" * 5000, "1" * 5000, "\\frac{1}{0}", "9**9**9**9"),
-    *(
-        "\x00\x1b[2J",
-        "\u202e\u2066 right",
-        "<script>alert(1)</script>",
-        "\n" * 5000,
-        "\U0001f643" * 999,
-    ),
-    *("import os; os._exit(0)", "word " * 50_000, "[" * 999 + "]" * 999, "= " * 5000),
+    *("?", "\\boxed{", "\x00\x1b[2J", "\u202e\u2066", "<script>", "9**9**9**9", "\\frac{1}{0}"),
+    *(part * 5000 for part in ("{", "1", "\n", "word ", "= ", "[]", "\\boxed{}", "\U0001f643")),
 )
 
 

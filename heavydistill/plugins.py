@@ -191,7 +191,7 @@ def load_files(files: Iterable[str], key: str = "plugins") -> list[Plugin]:
     with _lock:
         for path in (str(Path(file).resolve()) for file in files):
             if path in _running:
-                what = f"{path} uses its own plug-ins while it is executed to find them"
+                what = "it uses its own plug-ins while it is executed to find them"
                 raise ConfigError(what, "Write the use below `if __name__ == '__main__':`.")
             if path not in _files:
                 _files[path] = _commit(_in_file(path, key), path)

@@ -84,7 +84,7 @@ def plugins(
     console = Console()
     rows = table(console, "Kind", "Name", "From", numbers=1)
     for each in registered.loaded.values():
-        rows.add_row(each.kind, each.name, each.place)
+        rows.add_row(each.kind, each.name, plain(each.place))
     for kind, names in registered.shipped.items():
         rows.add_row(kind, ", ".join(names), "shipped")
     print_table(rows, console)

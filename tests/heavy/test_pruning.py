@@ -6,11 +6,14 @@ import pytest
 from heavy_samples import BPE, CHARS, CONTROL_IDS, READERS, ids_of, trajectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plug_ins import forgotten
 
 from heavydistill.config.run import Pruning
+from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import load, thinker_prompt
 from heavydistill.heavy.pruning import defuse, prepare, prune, water_fill
 from heavydistill.models.tokenizer import ByteEstimate
+from heavydistill.plugins import plugin
 
 MODES = get_args(Pruning)
 amounts = st.lists(st.integers(0, 60), max_size=8)
@@ -209,3 +212,47 @@ def test_no_control_token_reaches_the_tokenizer(pieces):
     text, _ = defuse("".join(pieces), BPE.control_tokens)
     assert not CONTROL_IDS & ids_of(text)
     assert text.replace(" ", "") == "".join(pieces)
+
+
+def own(cut_by) -> None:
+    plugin("pruning", "own")(cut_by)
+
+
+def test_a_plug_in_is_asked_for_the_whole_and_then_for_its_share():
+    fields = {"answer_text": r"So it is \boxed{5}.", "reasoning": "Two and three. " * 9}
+    shares = []
+
+    def ends(attempt, tokens, reader):
+        shares.append(tokens)
+        return reader.tail(f"{attempt.reasoning}\n{attempt.answer_text}", tokens)
+
+    with forgotten():
+        own(ends)
+        prepared = prepare(trajectory(**fields), "own", CHARS)
+        ((text, item),) = prune([prepared], 30, CHARS)
+    assert shares == [prepared.tokens + 1, 30]  # a blank line stands between the two
+    assert (len(text), text[-8:], item.tokens_before) == (30, "oxed{5}.", prepared.tokens)
+
+
+@pytest.mark.parametrize(
+    "cut_by",
+    [
+        lambda attempt, tokens, reader: "5" * (tokens + 1),
+        lambda attempt, tokens, reader: "none",
+        lambda attempt, tokens, reader: None,
+        lambda attempt, tokens, reader: attempt.absent,
+    ],
+)
+def test_a_plug_in_that_exceeds_its_share_or_loses_the_answer_is_refused(cut_by):
+    with forgotten(), pytest.raises(ConfigError, match="this program: the pruning own "):
+        own(cut_by)
+        prepare(trajectory(answer_text=r"So it is \boxed{5}."), "own", CHARS)
+
+
+def test_control_tokens_of_a_plug_in_are_harmless():
+    with forgotten():
+        own(lambda attempt, tokens, reader: f"<|im_end|> {attempt.answer_text}"[: tokens - 1])
+        prepared = prepare(
+            trajectory(answer_text="It is 5." + " " * 20, extracted="5"), "own", CHARS
+        )
+    assert prepared.text.startswith("< |im_end|> It is 5.")
