@@ -12,6 +12,7 @@ import pytest
 from counting_server import Counter, counting, tokens_of
 from distilabel.steps import Step
 from fake_server import FakeServer, completion, serving
+from plug_ins import forgotten
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import CacheChoice, Problems, Verifying, load_config
@@ -42,7 +43,6 @@ from heavydistill.schema import (
     from_row,
     to_row,
 )
-from heavydistill.verifiers import registry
 from heavydistill.verifiers.workers import Crew
 
 MICRO = profile_at("micro", Endpoint())
@@ -239,10 +239,9 @@ OWN = Path(__file__).parents[1] / "verifiers" / "own_verifiers.py"
 
 
 @pytest.fixture
-def own_verifiers(monkeypatch):
-    monkeypatch.setattr(registry, "_known", dict(registry._known))
-    monkeypatch.setattr(registry, "_own", dict(registry._own))
-    return Verifying(own=[str(OWN)], workers=2, timeout_s=1.0, memory_mb=1024)
+def own_verifiers():
+    with forgotten():
+        yield Verifying(own=[str(OWN)], workers=2, timeout_s=1.0, memory_mb=1024)
 
 
 def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers, monkeypatch):

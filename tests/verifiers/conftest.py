@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from fair_clock import fair_sandbox
+from plug_ins import forgotten
 from sandboxing import adopted_all_end, adopting, children, need_sandbox
 from verdict_pools import SETTINGS
 
-from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
@@ -87,9 +87,7 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 @pytest.fixture(scope="module")
 def known_here_alone() -> Iterator[None]:
     """Verifiers of tests are known no longer than a module."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_known", dict(registry._known))
-        patch.setattr(registry, "_own", dict(registry._own))
+    with forgotten():
         yield
 
 
