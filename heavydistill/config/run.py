@@ -334,13 +334,6 @@ class RunConfig(Section):
             raise ValueError(f"think.k is {self.think.k:,}. Set at most {_MOST_K:,}.")
         if self.pools_sha256 and not self.pools:
             raise ValueError("pools_sha256 is set without pools. Set both or neither.")
-        if self.judge and self.judge.replies != "verdict" and not self.prompts.judge:
-            raise ValueError(
-                f"judge.replies is {self.judge.replies}, but our prompt asks for a word. Set "
-                "prompts.judge to a file with the prompt that the model was trained with."
-            )
-        if self.prompts.judge and not self.judge:
-            raise ValueError("prompts.judge is set without a judge. Set judge.model (--judge).")
         if self.pools:
             self._refuse_thinking()
         if self.deliberate.rounds > 1 and (not self.deliberate.d or self.deliberate.task != _ANEW):
@@ -366,6 +359,17 @@ class RunConfig(Section):
                     f"{key} {value} is larger than think.k {self.think.k}. Lower it, or raise "
                     "think.k."
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _prompt_of_the_judge(self) -> RunConfig:
+        if self.judge and self.judge.replies != "verdict" and not self.prompts.judge:
+            raise ValueError(
+                f"judge.replies is {self.judge.replies}, but our prompt asks for a word. Set "
+                "prompts.judge to a file with the prompt that the model was trained with."
+            )
+        if self.prompts.judge and not self.judge:
+            raise ValueError("prompts.judge is set without a judge. Set judge.model (--judge).")
         return self
 
     def _refuse_thinking(self) -> None:

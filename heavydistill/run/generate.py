@@ -133,18 +133,8 @@ def check(
     pools = read_pools(config) if config.pools else None
     if pools:
         config = with_pools(config, pools)
-    name = Path(config.roles[1] if pools else config.teacher).name
-    folder = Path(config.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}")
-    journal = Path(config.journal or folder.parent / "journal")
+    folder, journal = _places(config, asks)
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
-    if folder.is_mount():
-        raise ConfigError(
-            f"out: {folder} is the root of a mounted disk, which cannot be replaced",
-            "Name a folder inside it.",
-        )
-    if asks:
-        require_writable(folder)
-    segment.require(journal, writes=asks)
     context = context_before(config, folder)
     run = with_tokenizer(resolve(config, contact, context=context))
     config = run.config
@@ -182,6 +172,22 @@ def check(
         contact=contact,
         changed=changed,
     )
+
+
+def _places(config: RunConfig, writes: bool) -> tuple[Path, Path]:
+    """Return the folders of a run and of its journal; raises ConfigError if they cannot be used."""
+    name = Path(config.roles[1] if config.pools else config.teacher).name
+    folder = Path(config.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    if folder.is_mount():
+        raise ConfigError(
+            f"out: {folder} is the root of a mounted disk, which cannot be replaced",
+            "Name a folder inside it.",
+        )
+    if writes:
+        require_writable(folder)
+    journal = Path(config.journal or folder.parent / "journal")
+    segment.require(journal, writes=writes)
+    return folder, journal
 
 
 def _check_roles(run: ResolvedRun, problems: Sequence[Problem]) -> None:
@@ -392,11 +398,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     reader = reader_of(deliberator.tokenizer)
     if run.judge:  # its control tokens are needed
         reader_of(run.judge.profile.tokenizer)
-    for problem in {each.domain: each for each in problems}.values():
-        if run.thinker:
-            prompts.for_thinker(problem, config)
-        if config.rounds:
-            for_reader(problem, config)
+    _check_wordings(run, problems)
     if not config.rounds:
         return
     # From the second round on, a cache has deliberations in addition to the selected trajectories.
@@ -427,6 +429,15 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
             f"{budget}",
             _fix_of_room(run, attempts, carried, lambda count: frame(worst, count)),
         )
+
+
+def _check_wordings(run: ResolvedRun, problems: Sequence[Problem]) -> None:
+    """Raise ConfigError if there is no wording for the domain of a problem."""
+    for problem in {each.domain: each for each in problems}.values():
+        if run.thinker:
+            prompts.for_thinker(problem, run.config)
+        if run.config.rounds:
+            for_reader(problem, run.config)
 
 
 def _fix_of_room(run: ResolvedRun, attempts: int, carried: int, frame: Callable[[int], int]) -> str:

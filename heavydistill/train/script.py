@@ -155,11 +155,7 @@ def run_script(script: str, words: Sequence[str], is_shown: bool = True) -> Trai
     with going_on("reading the model's files and the sets", is_shown):
         plan = stage.prepare(arguments)
     if is_main():
-        lines = stage.summary(plan)
-        width = max(len(what) for what, _ in lines)
-        for what, how_much in lines:
-            if is_shown or what == "warning":
-                print(f"{what:<{width}}  {how_much}", flush=True)
+        _print_summary(stage.summary(plan), is_shown)
     record: TrainingRecord = plan.record
     if config.dry_run:
         return record
@@ -191,6 +187,14 @@ def run_script(script: str, words: Sequence[str], is_shown: bool = True) -> Trai
             print(f"Published: {url}", flush=True)
         print_command("Next", following, Console())
     return record
+
+
+def _print_summary(lines: Sequence[tuple[str, str]], is_shown: bool) -> None:
+    """Print lines of a label and a text; only warnings unless ``is_shown``."""
+    width = max(len(what) for what, _ in lines)
+    for what, how_much in lines:
+        if is_shown or what == "warning":
+            print(f"{what:<{width}}  {how_much}", flush=True)
 
 
 def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[str]:
