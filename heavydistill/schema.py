@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from heavydistill.errors import printable
+from heavydistill.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +143,10 @@ class Problem:
     source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
     history_json: str = ""
     """Turns before ``text``, which is then the last turn of a conversation, as a JSON list; empty
-    if there are none."""
+    if there are none. ConfigError if it holds anything else."""
+
+    def __post_init__(self) -> None:
+        _turns(self.history_json)
 
     @property
     def history(self) -> list[Turn]:
@@ -230,7 +233,8 @@ class Generation:
     ``stop``. Empty otherwise."""
     turns_json: str = ""
     """All turns as a JSON list, if there are several; ``reasoning`` and ``answer_text`` then hold
-    the model's words in them. Empty if these are the only turn."""
+    the model's words in them. Empty if these are the only turn. ConfigError if it holds anything
+    else."""
 
     def __post_init__(self) -> None:
         if turns := _turns(self.turns_json):
@@ -427,11 +431,14 @@ def turns_as_json(turns: Sequence[Turn]) -> str:
 
 
 def _turns(stored: str) -> list[Turn]:
-    """Read turns from a row; empty if the text holds none."""
+    """Read turns from a row; an empty text holds none."""
     try:
         return _stored_turns().validate_json(stored, strict=True) if stored else []
     except ValueError:
-        return []
+        raise ConfigError(
+            "a conversation is damaged: its JSON text holds no turns",
+            "Take the row out, or make its folder again.",
+        ) from None
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from samples import trajectory
 
+from heavydistill.errors import ConfigError
 from heavydistill.schema import (
     SCHEMA_VERSION,
     Label,
@@ -109,7 +110,6 @@ def test_reasoning_and_answer_of_several_turns_are_the_models_words_alone(
 @pytest.mark.parametrize(
     "stored",
     [
-        "",
         "{",
         "3",
         "[3]",
@@ -119,8 +119,11 @@ def test_reasoning_and_answer_of_several_turns_are_the_models_words_alone(
         '[{"role": "x", "text": "a"}]',
     ],
 )
-def test_damaged_turns_leave_the_texts(stored):
-    assert trajectory(answer_text="7", turns_json=stored).turns[0].text == "7"
+def test_damaged_turns_are_an_error(stored):
+    with pytest.raises(ConfigError, match="its JSON text holds no turns"):
+        trajectory(answer_text="7", turns_json=stored)
+    with pytest.raises(ConfigError, match="its JSON text holds no turns"):
+        Problem(id="p", text="?", reference="7", verifier="exact", history_json=stored)
 
 
 def test_turns_become_messages_in_the_format_of_openai():

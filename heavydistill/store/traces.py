@@ -353,4 +353,8 @@ def _traces(files: Iterable[Path]) -> Iterator[Trace]:
         for number, row in enumerate(rows_in(path, _COLUMNS), 1):
             if empty := [name for name in _FILLED if row.get(name, "") is None]:
                 raise ConfigError(f"{path}: row {number} has no {empty[0]}", _TAKE_OUT)
-            yield from_row(Trace, row)
+            try:
+                trace = from_row(Trace, row)
+            except ConfigError as error:
+                raise ConfigError(f"{path}: row {number}: {error.what}", _TAKE_OUT) from error
+            yield trace

@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 from samples import generation
 
 from heavydistill.errors import CONTROL, ConfigError, RunError
-from heavydistill.schema import Deliberation, Problem, Trace, Verdict, arrow_schema, to_row
+from heavydistill.schema import (
+    Deliberation,
+    Problem,
+    Trace,
+    Turn,
+    Verdict,
+    arrow_schema,
+    to_row,
+    turns_as_json,
+)
 from heavydistill.store.traces import (
     TRACES_FOLDER,
     Traces,
@@ -51,6 +60,8 @@ def _values(hint: Any) -> st.SearchStrategy[Any]:
         fields = {f.name: _values(hints[f.name]) for f in dataclasses.fields(hint)}
         if hint is Trace:
             del fields["schema_version"]
+        for name in {"history_json", "turns_json"} & fields.keys():
+            fields[name] = st.lists(_values(Turn), max_size=2).map(turns_as_json)
         return st.builds(typing.cast(type, hint), **fields)
     return _SCALARS[hint]
 
@@ -218,6 +229,15 @@ def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path):
     path.write_bytes(b"PAR1 cut off")
     with pytest.raises(ConfigError, match="cannot be read as parquet"):
         read_traces(tmp_path)
+
+
+def test_damaged_turns_are_said_with_their_row(tmp_path):
+    problem = {**to_row(_trace(1))["problem"], "history_json": "[3]"}
+    kind = arrow_schema(Trace).field("problem").type
+    path = _replaced(tmp_path, lambda table: _with(table, "problem", pa.array([problem], kind)))
+    with pytest.raises(ConfigError, match="row 1: a conversation is damaged") as caught:
+        list(read_traces(tmp_path))
+    assert str(path) in caught.value.what
 
 
 def test_text_that_is_none_is_said_with_its_file(tmp_path):
