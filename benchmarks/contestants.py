@@ -69,15 +69,15 @@ def ours(
     from heavydistill.run.interrupts import loading
 
     with loading():
-        from heavydistill.run.recipe import Pace
+        from heavydistill.run.recipe.pipeline import Pace
     from heavydistill.config.models import Endpoint, Sampling
     from heavydistill.config.run import Problems
     from heavydistill.models.ledger import Ledger
     from heavydistill.models.registry import profile_at
-    from heavydistill.run.llm import HeavyLLM
-    from heavydistill.run.pipeline import HeavyPipeline
-    from heavydistill.run.steps import LabelTraces, LoadProblems
-    from heavydistill.run.tasks import SampleTrajectories
+    from heavydistill.run.recipe.llm import HeavyLLM
+    from heavydistill.run.recipe.steps import LabelTraces, LoadProblems
+    from heavydistill.run.recipe.tasks import SampleTrajectories
+    from heavydistill.run.runner import HeavyPipeline
     from heavydistill.schema import OK, Trace, arrow_schema
 
     endpoint = Endpoint(base_url=url, concurrency=slots, tokenizer="none")

@@ -30,7 +30,7 @@ from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, user_turn
 from heavydistill.problems import load
-from heavydistill.run.recipe import LOCAL_BATCH
+from heavydistill.run.recipe.pipeline import LOCAL_BATCH
 from heavydistill.schema import Problem, to_row
 
 Turn = Callable[[int], int]  # from a seed to the tokens that were written
@@ -106,8 +106,8 @@ def engine_turn(engine: LocalEngine, problems: list[Problem], k: int, sampling: 
 
 def step_turn(problems: list[Problem], k: int, sampling: Sampling) -> Turn:
     """The step of a run, with its rows in and out."""
-    from heavydistill.run.llm import HeavyLLM
-    from heavydistill.run.tasks import SampleTrajectories
+    from heavydistill.run.recipe.llm import HeavyLLM
+    from heavydistill.run.recipe.tasks import SampleTrajectories
 
     def turn(seed: int) -> int:
         step.llm.seed = seed

@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from heavydistill.config.run import Sandboxing, Verifying
+from heavydistill.sandbox import Limits, bubblewrap, open_sandbox
 from heavydistill.schema import Problem
 from heavydistill.verifiers.pool import VerdictPool
-from heavydistill.verifiers.sandbox import Limits, bubblewrap, open_sandbox
 
 LIMITS = Limits(cpu_s=10, wall_s=60, memory_mb=512, output_bytes=1 << 20)
 TRIVIAL = "print(0)\n"

@@ -33,7 +33,7 @@ from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from heavydistill.errors import UserError
-from heavydistill.train.sft import SftPlan, new_trainer, parse, prepare
+from heavydistill.train.sft.train import SftPlan, new_trainer, parse, prepare
 
 WARM_UP = 2  # steps
 DEFAULT_LENGTH = 1024  # TRL's

@@ -69,10 +69,10 @@ from typing import Any
 
 from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.metrics.intervals import wilson
+from heavydistill.sandbox import Limits, open_sandbox
 from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
-from heavydistill.verifiers.sandbox import Limits, open_sandbox
 from heavydistill.verifiers.screening import Candidate, decide, screen
 from heavydistill.verifiers.workers import default_size
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from heavydistill.config.sets import BuildConfig, ImportConfig, load_build_config
     from heavydistill.curate.exports.export import export
     from heavydistill.curate.imports.import_pools import ImportResult, import_pools
+    from heavydistill.experiments.comparison import compare
+    from heavydistill.experiments.evaluation import EvaluationResult
     from heavydistill.hub.options import PublishOptions
     from heavydistill.hub.publish import PublishResult, publish
     from heavydistill.metrics.comparison import Comparison
     from heavydistill.plugins import plugin
     from heavydistill.report.page.writer import write_report
-    from heavydistill.run.experiments.comparison import compare
-    from heavydistill.run.experiments.evaluation import EvaluationResult
     from heavydistill.run.generate import Plan, RunResult
     from heavydistill.run.status import OnStatus, Status
     from heavydistill.schema import (
@@ -73,8 +73,8 @@ _NAMES = {
     "metrics.comparison": "Comparison",
     "plugins": "plugin",
     "report.page.writer": "write_report",
-    "run.experiments.comparison": "compare",
-    "run.experiments.evaluation": "EvaluationResult",
+    "experiments.comparison": "compare",
+    "experiments.evaluation": "EvaluationResult",
     "run.generate": "RunResult",
     "run.status": "Status",
     "schema": "Cache Claim Deliberation Problem Trace Trajectory Turn Verdict",
@@ -182,8 +182,8 @@ def evaluate(
     """
     from heavydistill.config.run import RunConfig
     from heavydistill.config.yaml import as_section
+    from heavydistill.experiments import evaluation
     from heavydistill.models.contact import Contact
-    from heavydistill.run.experiments import evaluation
 
     asked = as_section(RunConfig, config)
     plan = evaluation.check(asked, before, controls, orders, contact=Contact())

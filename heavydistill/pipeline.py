@@ -6,10 +6,10 @@ import importlib
 import sys
 
 for _old, _new in {
-    "compat": "pipeline",
-    "judging": "tasks",
-    "llm": "llm",
-    "steps": "steps",
-    "tasks": "tasks",
+    "compat": "runner",
+    "judging": "recipe.tasks",
+    "llm": "recipe.llm",
+    "steps": "recipe.steps",
+    "tasks": "recipe.tasks",
 }.items():
     sys.modules[f"{__name__}.{_old}"] = importlib.import_module(f"heavydistill.run.{_new}")

@@ -22,11 +22,11 @@ from heavydistill.curate.imports.import_pools import import_pools
 from heavydistill.models.request import deliberate_stage
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.report.summary import headline
-from heavydistill.run import recipe as wiring
 from heavydistill.run.generate import check, run
-from heavydistill.run.pipeline import HeavyPipeline
-from heavydistill.run.steps import BuildCaches, LabelTraces, LoadPools, Verify
-from heavydistill.run.tasks import Deliberate
+from heavydistill.run.recipe import pipeline as wiring
+from heavydistill.run.recipe.steps import BuildCaches, LabelTraces, LoadPools, Verify
+from heavydistill.run.recipe.tasks import Deliberate
+from heavydistill.run.runner import HeavyPipeline
 from heavydistill.schema import Trace, arrow_schema
 
 SAMPLE = Path(__file__).parents[1] / "data" / "answers.sample.jsonl"

@@ -19,11 +19,11 @@ from heavydistill.config.run import load_config
 from heavydistill.models.request import THINK, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.report.summary import headline
-from heavydistill.run import recipe as wiring
 from heavydistill.run.generate import Plan, check, run
-from heavydistill.run.pipeline import HeavyPipeline
-from heavydistill.run.steps import BuildCaches, LabelTraces, LoadProblems, Verify
-from heavydistill.run.tasks import Deliberate, SampleTrajectories
+from heavydistill.run.recipe import pipeline as wiring
+from heavydistill.run.recipe.steps import BuildCaches, LabelTraces, LoadProblems, Verify
+from heavydistill.run.recipe.tasks import Deliberate, SampleTrajectories
+from heavydistill.run.runner import HeavyPipeline
 from heavydistill.schema import Trace, arrow_schema
 
 

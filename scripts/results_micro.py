@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from heavydistill.errors import ConfigError, UserError
+from heavydistill.experiments.comparison import AFTER, side_of
 from heavydistill.metrics.comparison import (
     Comparison,
     Side,
@@ -29,7 +30,6 @@ from heavydistill.metrics.comparison import (
 from heavydistill.metrics.controls import GARBLED
 from heavydistill.metrics.intervals import Interval, bootstrap_mean
 from heavydistill.report.grid import counted, points, versions
-from heavydistill.run.experiments.comparison import AFTER, side_of
 from heavydistill.run.result import all_traces
 
 K, D = 8, 4

@@ -43,7 +43,7 @@ import torch
 from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from heavydistill.config.models import Sampling
-from heavydistill.heavy.garbling import garble_attempts
+from heavydistill.experiments.perturbation import garble_attempts
 from heavydistill.micro import rows
 from heavydistill.micro.rows import MicroProblem, MicroRow
 from heavydistill.micro.tokenizer import train_tokenizer
@@ -52,7 +52,7 @@ from heavydistill.micro.worked import solve
 from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.request import Request, sample_seed, user_turn
 from heavydistill.problems.procedural import MICRO_LEVELS
-from heavydistill.verifiers.extraction import boxed
+from heavydistill.text.extraction import boxed
 
 CONTEXT = 2048
 SIZE = Size(hidden=128, layers=4, heads=4, feed_forward=384)

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import resolve_name
@@ -18,17 +19,29 @@ PACKAGE = "heavydistill"
 # it; within a tier files may know each other, but never in a circle.
 TIERS = [
     {"schema", "errors", "plugins"},
-    {"config", "heavy", "metrics"},
-    {"store", "models", "verifiers", "problems", "chat"},
-    {"run", "pipeline", "curate", "train", "report", "hub", "micro", "doctor", "skill"},
+    {"config", "heavy", "text", "metrics"},
+    {"store", "sandbox", "models", "verifiers", "problems", "chat"},
+    {
+        "run",
+        "pipeline",
+        "experiments",
+        "curate",
+        "train",
+        "report",
+        "hub",
+        "micro",
+        "doctor",
+        "skill",
+    },
     {"cli", "contracts", "__main__"},
 ]
 TIER_OF = {part: number for number, parts in enumerate(TIERS) for part in parts}
 # What reads traces needs to know rows alone, so that anything may read them.
 TRACES_KNOW = {"schema", "errors"}
 
-ONLY_IMPORTER = {"distilabel": f"{PACKAGE}.run.distilabel", "trl": f"{PACKAGE}.train"}
+ONLY_IMPORTER = {"distilabel": f"{PACKAGE}.run.recipe.distilabel", "trl": f"{PACKAGE}.train"}
 MAX_LINES = 600
+MAX_FILES = 15
 TOO_VAGUE = {"Exception", "BaseException", "HeavydistillError", "UserError"}
 
 
@@ -180,6 +193,11 @@ def test_modules_are_short_and_say_what_they_are():
     lengths = {module.name: len(module.text.splitlines()) for module in MODULES}
     assert not {name: lines for name, lines in lengths.items() if lines > MAX_LINES}
     assert not [module.name for module in MODULES if not ast.get_docstring(module.tree)]
+
+
+def test_no_folder_has_too_many_files_side_by_side():
+    folders = Counter(path.parent for path in (ROOT / PACKAGE).rglob("*.py"))
+    assert not {str(folder): count for folder, count in folders.items() if count > MAX_FILES}
 
 
 def test_no_module_is_a_drawer_for_everything():

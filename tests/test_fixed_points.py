@@ -259,7 +259,7 @@ def test_other_files_are_read():
     with contextlib.chdir("yaml"):
         assert trainings.main(["--config=phases.yaml", "--dry_run"], phases) == 0
     given = ["--config=yaml/sft_adapter.yaml", "--output_dir=out", "--dataset_name=sets"]
-    from heavydistill.train.sft import parse as parse_training
+    from heavydistill.train.sft.train import parse as parse_training
 
     assert parse_training(given).model.lora_target_modules == ["q_proj", "v_proj"]
 

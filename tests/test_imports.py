@@ -18,16 +18,16 @@ EXTENDING = {
     for name in (
         "models.local.decoding",
         "train.callbacks",
-        "train.sft",
+        "train.sft.train",
         "train.grpo.config",
         "train.grpo.data",
-        "train.grpo.held_out",
         "train.grpo.joint",
         "train.grpo.passk",
         "train.grpo.resolve",
         "train.grpo.trainer",
         "train.grpo.train",
         "train.grpo.vllm",
+        "train.held_out",
         "train.trainer",
     )
 }

@@ -102,7 +102,7 @@ def test_words_prompts_and_templates_are_in_the_wheel(installed):
         return {str(f.relative_to(root)) for f in files if f.suffix not in (".py", ".pyc")}
 
     assert beside_modules(installed) == beside_modules(ROOT)
-    for name in ("heavy/mentions.yaml", "hub/templates/model_card.md", "report/page/web/page.css"):
+    for name in ("text/mentions.yaml", "hub/templates/model_card.md", "report/page/web/page.css"):
         assert f"heavydistill/{name}" in beside_modules(ROOT)
 
 

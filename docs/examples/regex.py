@@ -11,8 +11,8 @@ that takes too long on an answer ends the worker, and the verdict is ``undecided
 import re
 
 from heavydistill.schema import Problem
+from heavydistill.text.extraction import boxed
 from heavydistill.verifiers.base import Decision, Verifier
-from heavydistill.verifiers.extraction import boxed
 
 
 class Regex(Verifier):

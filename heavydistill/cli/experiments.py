@@ -30,7 +30,7 @@ from heavydistill.report.terminal import plain, print_command, print_lines, say
 from heavydistill.store.traces import writing
 
 if TYPE_CHECKING:
-    from heavydistill.run.experiments.evaluation import ExperimentFolder, RunOne
+    from heavydistill.experiments.evaluation import ExperimentFolder, RunOne
     from heavydistill.run.generate import Plan, RunResult
 
 Result = TypeVar("Result")
@@ -83,12 +83,12 @@ def evaluate(
     """
     # Errors are reported before the slow imports.
     asked = run_config(keys, config, benchmark, "evaluate")
+    from heavydistill.experiments import evaluation
+    from heavydistill.experiments.comparison import AFTER
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled, print_headline
     from heavydistill.report.summary import print_summary
-    from heavydistill.run.experiments import evaluation
-    from heavydistill.run.experiments.comparison import AFTER
 
     console = Console()
     with checking(console) as on_checked:
@@ -147,9 +147,9 @@ def cross(
     """
     # Errors are reported before the slow imports.
     asked = run_config(keys, config, benchmark, "evaluate")
+    from heavydistill.experiments import crossing
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_crossing
-    from heavydistill.run.experiments import crossing
 
     console = Console()
     with checking(console) as on_checked:
@@ -188,8 +188,8 @@ def compare(
     and for the first deliberation, each kind of problem, and all versions. No request is sent.
     Different settings are listed; different problems or versions of a verifier are refused.
     """
+    from heavydistill.experiments.comparison import compare
     from heavydistill.report.comparison import as_markdown, print_comparison
-    from heavydistill.run.experiments.comparison import compare
 
     for flag, file in (("--markdown", markdown), ("--json", json)):
         if file and (file.is_dir() or not file.absolute().parent.is_dir()):
@@ -226,9 +226,9 @@ def _end(what: str, place: ExperimentFolder, runs: dict[str, RunResult], console
 
     Exits with code 1 if anything failed, or no answer of the evaluated models could be judged.
     """
+    from heavydistill.experiments.comparison import AFTER
     from heavydistill.report.faults import unjudged_lines
     from heavydistill.report.summary import headline
-    from heavydistill.run.experiments.comparison import AFTER
 
     lines = []
     for name, each in runs.items():

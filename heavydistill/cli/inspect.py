@@ -1,16 +1,18 @@
-"""Subcommands that read results on disk: ``show``, ``report`` and ``journal``."""
+"""Subcommands that read what lies on disk: ``show``, ``report``, ``watch`` and ``journal``."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from heavydistill.cli.verbs import Group, Verb
+from heavydistill.config.files import json_of, text_in
 from heavydistill.errors import ConfigError, JournalError
-from heavydistill.report.grid import counted
+from heavydistill.report.grid import counted, listed
 from heavydistill.report.terminal import (
     plain,
     print_command,
@@ -23,6 +25,16 @@ from heavydistill.schema import Trace
 from heavydistill.store.journal import usage
 from heavydistill.store.segment import segments
 from heavydistill.store.traces import read_files, read_traces
+
+if TYPE_CHECKING:
+    from heavydistill.run.status import Status
+
+_LOOKS_EVERY_S = 1.0
+_PATIENCE_S = 10.0  # maximum seconds without a status between two runs of an evaluation
+
+# (name of a run inside an evaluation, its status or None while it sends no request, whether a
+# process works on it).
+_Seen = tuple[str, "Status | None", bool]
 
 
 def show(
@@ -51,9 +63,9 @@ def show(
     A trace has the problem, trajectories, caches, deliberations and verdicts. With --tokens, a row
     is printed as the student reads it, with learnt tokens in colour, or in [[ ]] without colours.
     """
-    from heavydistill.report.row import print_row, print_tokens
     from heavydistill.report.sets import print_manifest
     from heavydistill.report.trace import print_trace
+    from heavydistill.report.training_row import print_row, print_tokens
     from heavydistill.store.sets.folder import MANIFEST, read_manifest
 
     if student and not tokens:
@@ -131,6 +143,104 @@ def report(
             say(f"  Unfinished. {source.unfinished}", console, "yellow")
     size = written.file.stat().st_size / 1e6
     say(f"Report: {written.file} ({size:,.1f} MB)", console)
+
+
+def watch(
+    run: Annotated[
+        Path, typer.Argument(help="Folder of a run or an evaluation, as given to --out.")
+    ],
+) -> None:
+    """Show the progress of a run: pace, failures, tokens, cost, time left, M@K.
+
+    On a terminal it is updated until the run ends; Ctrl-C ends the display, not the run. Without a
+    terminal it is printed once. M@K so far comes from the quickest problems and does not estimate
+    the result.
+    """
+    from heavydistill.report.status import lines_of
+
+    console = Console()
+    seen = _look(run)
+    if seen and console.is_terminal:
+        seen = _follow(run, seen, console)
+    elif seen:
+        print_lines(lines_of(*seen), console)
+    if seen is None:
+        _print_end(run, console)
+    elif not seen[2]:
+        raise typer.Exit(1)
+
+
+def _look(run: Path) -> _Seen | None:
+    """Return the run in progress; wait if an evaluation is between two runs."""
+    from heavydistill.run.status import running
+    from heavydistill.store.atomic import Workplace
+
+    latest = time.monotonic() + _PATIENCE_S
+    while True:
+        found, is_alive = running(run), Workplace(run).is_claimed
+        if found and not is_alive:
+            found = running(run)  # the run has ended meanwhile, unless it was killed
+        if found:
+            return *found, is_alive
+        if not is_alive:
+            return None
+        if time.monotonic() > latest:
+            return str(run), None, True
+        time.sleep(_LOOKS_EVERY_S)
+
+
+def _follow(run: Path, seen: _Seen | None, console: Console) -> _Seen | None:
+    """Update the display until the run ends or is found to be killed."""
+    from rich.live import Live
+
+    from heavydistill.report.status import picture_of
+
+    try:
+        with Live(console=console, auto_refresh=False) as live:
+            while seen:
+                live.update(picture_of(*seen), refresh=True)
+                if not seen[2]:
+                    break
+                time.sleep(_LOOKS_EVERY_S)
+                seen = _look(run)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    return seen
+
+
+def _print_end(run: Path, console: Console) -> None:
+    """Print how a run ended, or each run of an evaluation.
+
+    Raises:
+        ConfigError: There is no such run.
+        Exit: The run was interrupted; code 1.
+    """
+    from heavydistill.store.atomic import Workplace
+
+    files = [run / "summary.json", *sorted(run.glob("*/summary.json"))]
+    if not (files := [file for file in files if file.is_file()]):
+        raise ConfigError(
+            f"There is no run {run}: neither {run}/summary.json nor {Workplace(run).path} exists",
+            "Give the folder given to --out or printed by the run. A run can be watched once it "
+            "sends requests; a run stopped before its first problem ends leaves no folder.",
+        )
+    lacking = 0
+    for file in files:
+        try:
+            summary = json_of(text_in(file))
+            failed = summary["trajectories"]["failed"] + summary["deliberations"]["failed"]
+            missing, total, rejects = summary["missing"], summary["problems"], summary["rejects"]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise ConfigError(
+                f"{file} cannot be read: {type(error).__name__}: {error}",
+                "Read it with the version of heavydistill that wrote it.",
+            ) from error
+        lacking += missing
+        counts = {"problems": total, "problems missing": missing, "rows rejected": rejects}
+        end = "was interrupted" if missing else "is finished"
+        say(f"{file.parent} {end}: {listed(counts | {'requests failed': failed})}", console)
+    if lacking:
+        raise typer.Exit(1)
 
 
 journal = typer.Typer(

@@ -1,6 +1,6 @@
 """Shows the progress of a subcommand: bars on a terminal, otherwise a line every few seconds.
 
-Not covered: the texts for the status of a run (``watch``).
+The texts for the status of a run are in ``report.status``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.text import Text
 from heavydistill.errors import StoppedError, printable
 from heavydistill.report.terminal import LINE_EVERY_S, say
 from heavydistill.run.interrupts import as_exceptions
-from heavydistill.store.portable import name_alone
+from heavydistill.store.redact import name_alone
 
 if TYPE_CHECKING:
     from heavydistill.curate.redeliberation import DeliberationTally, Volume
@@ -111,7 +111,7 @@ class Progress:
 
     def on_status(self, status: Status) -> None:
         """Show the status; warn, only once, if the first trajectories have no thinking."""
-        from heavydistill.cli.watch import span
+        from heavydistill.report.status import span
         from heavydistill.run.status import THINKING
 
         with self._lock:
@@ -138,7 +138,7 @@ class Progress:
         return f"From the journal, not requested again: {'; '.join(parts)}" if parts else ""
 
     def _draw(self, shown: Status | str, now: bool = False) -> None:
-        from heavydistill.cli.watch import line_of, picture_of
+        from heavydistill.report.status import line_of, picture_of
 
         with self._lock:
             if self._live:

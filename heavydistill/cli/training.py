@@ -116,7 +116,7 @@ def _train(script: str, words: Sequence[str]) -> None:
 def options_of(script: str) -> type[TrainingOptions]:
     """Return the class of our own arguments of a training script, without importing TRL."""
     if script == "sft":
-        from heavydistill.train.sft_options import SftOptions
+        from heavydistill.train.sft.options import SftOptions
 
         return SftOptions
     from heavydistill.train.grpo.options import GrpoOptions

@@ -31,7 +31,7 @@ _MAIN = "Options"
 _ALWAYS = ("Arguments", _MAIN)  # headings that --help prints
 _VALUES = {int: "N", float: "X", Path: "PATH"}
 _VERBS = {
-    "Traces": "runs.generate sets.import_ watch.watch inspect.show inspect.report runs.replay "
+    "Traces": "runs.generate sets.import_ inspect.watch inspect.show inspect.report runs.replay "
     "inspect.journal",
     "Training": "sets.build sets.refilter sets.export training.sft training.grpo training.merge",
     "Evaluation": "experiments.evaluate experiments.compare experiments.cross",

@@ -93,7 +93,7 @@ class Problems(Section):
 
 
 class Sandboxing(Section):
-    """Sandbox for programs that a model wrote; see ``verifiers.sandbox``."""
+    """Sandbox for programs that a model wrote; see ``sandbox``."""
 
     backend: Literal["bubblewrap", "sandbox_fusion"] = "bubblewrap"
     """Sandbox: bubblewrap on this machine, or a SandboxFusion server at ``url``."""

@@ -33,7 +33,7 @@ from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.schema import Stratum
 from heavydistill.store.atomic import new_folder, refuse_taken
-from heavydistill.store.portable import key_variable_of, name_alone, portable_config
+from heavydistill.store.redact import key_variable_of, name_alone, portable_config
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     TRAINED,

@@ -43,7 +43,6 @@ from heavydistill.curate.mixture import preset_of
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import recut
-from heavydistill.heavy.checked_claims import attempts_by_cache
 from heavydistill.heavy.episode import Episode, Rules
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
@@ -51,9 +50,10 @@ from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.problems.procedural import MICRO_MODELS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
 from heavydistill.store.atomic import Workplace
-from heavydistill.store.portable import name_alone, portable_trace
+from heavydistill.store.redact import name_alone, portable_trace
 from heavydistill.store.sets.set_rows import Split
 from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
+from heavydistill.text.checked_claims import attempts_by_cache
 
 NOT_COUNTED = -1
 

@@ -59,7 +59,7 @@ from heavydistill.store.sets.folder import RedeliberationSummary
 from heavydistill.store.traces import LEAF_FOLDER
 
 if TYPE_CHECKING:
-    from heavydistill.run.pipeline import HeavyPipeline
+    from heavydistill.run.runner import HeavyPipeline
 
 Pairs = Iterable[tuple[Problem, Cache]]
 Row = dict[str, Any]
@@ -239,7 +239,7 @@ class DeliberationTally:
 
     def add(self, row: Row) -> None:
         """Count a row of the deliberation step's output."""
-        from heavydistill.run.tasks import FROM_JOURNAL
+        from heavydistill.run.recipe.tasks import FROM_JOURNAL
 
         self.caches += 1
         self.from_journal += row.get(FROM_JOURNAL, 0)
@@ -322,7 +322,7 @@ def deliberate(
     """
     if run.asks_servers:
         require_endpoints(run, contact or Contact())
-    from heavydistill.run.recipe import paying
+    from heavydistill.run.recipe.pipeline import paying
 
     tally = DeliberationTally()
 
@@ -344,10 +344,10 @@ def deliberate(
 def _pipeline(
     run: ResolvedRun, round: int, pairs: Pairs, on_batch: Callable[[str, list[Row]], None]
 ) -> HeavyPipeline:
-    from heavydistill.run.pipeline import HeavyPipeline
-    from heavydistill.run.recipe import LOCAL_BATCH, llm_of, pace_of, window_of
-    from heavydistill.run.steps import LoadCaches, Verify
-    from heavydistill.run.tasks import Deliberate
+    from heavydistill.run.recipe.pipeline import LOCAL_BATCH, llm_of, pace_of, window_of
+    from heavydistill.run.recipe.steps import LoadCaches, Verify
+    from heavydistill.run.recipe.tasks import Deliberate
+    from heavydistill.run.runner import HeavyPipeline
 
     stage, window = deliberate_stage(round), window_of(run)
     pace = pace_of(run, stage)

@@ -12,8 +12,6 @@ from typing import Any
 from heavydistill.chat.student import Student
 from heavydistill.curate.build_state import BuildState, SetOfTrace, SourceRun, TraceNote
 from heavydistill.curate.candidates import generator
-from heavydistill.curate.filters.words import most_different
-from heavydistill.heavy.checked_claims import claims_of
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace
@@ -32,6 +30,8 @@ from heavydistill.store.sets.set_rows import (
     TrajectoryRow,
 )
 from heavydistill.store.traces import rows_in
+from heavydistill.text.checked_claims import claims_of
+from heavydistill.text.words import most_different
 
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
 """Function of (name of a run, problem, cache) that returns the redeliberation's deliberations."""

@@ -26,7 +26,7 @@ from heavydistill.models.profiles import Profile, ProfileFile, provider_at, serv
 from heavydistill.models.registry import open_engine
 from heavydistill.models.request import Request, forget, user_turn
 from heavydistill.models.vllm.server import largest_setup, vllm
-from heavydistill.verifiers.sandbox import bubblewrap
+from heavydistill.sandbox import bubblewrap
 
 _GIB = 1 << 30
 _TIGHT_DISK, _NO_DISK = 10 * _GIB, 1 * _GIB

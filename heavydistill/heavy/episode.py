@@ -29,7 +29,6 @@ from typing import Any
 from heavydistill.config.run import CacheChoice, Task
 from heavydistill.heavy import voting
 from heavydistill.heavy.cache import build_cache
-from heavydistill.heavy.checked_claims import with_claims
 from heavydistill.heavy.prompts import Prompt, thinker_prompt
 from heavydistill.heavy.pruning import Reader
 from heavydistill.schema import (
@@ -44,6 +43,7 @@ from heavydistill.schema import (
     Verdict,
     content_id,
 )
+from heavydistill.text.checked_claims import with_claims
 
 Fields = Mapping[str, Any]
 """Fields of a generation, without its id, verdict, cache and round."""

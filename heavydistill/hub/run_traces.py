@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.store.portable import portable_config
+from heavydistill.store.redact import portable_config
 from heavydistill.store.sets.folder import RunUsed
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 

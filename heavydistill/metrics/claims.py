@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from heavydistill.heavy.checked_claims import attempts_by_cache, checked_claims
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import (
     Interval,
@@ -30,6 +29,7 @@ from heavydistill.metrics.intervals import (
     bootstrap_statistic,
 )
 from heavydistill.schema import Trace
+from heavydistill.text.checked_claims import attempts_by_cache, checked_claims
 
 NAMES = ("claim_coverage", "claim_balanced_accuracy", "self_contradiction_share")
 

@@ -6,7 +6,7 @@ step failed counts as wrong. Each interval applies to one cell only. Sampling pa
 configuration does not set come from each model's profile, so they may differ between models; the
 table records them.
 
-Not covered: the runs themselves (``run.experiments.crossing``); differences between cells (use
+Not covered: the runs themselves (``experiments.crossing``); differences between cells (use
 ``comparison`` on two of the runs).
 """
 

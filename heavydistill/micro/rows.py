@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heavydistill.experiments.perturbation import garble_attempts
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import serialize
-from heavydistill.heavy.garbling import garble_attempts
 from heavydistill.micro.worked import (
     MicroTask,
     Worked,
@@ -24,7 +24,7 @@ from heavydistill.micro.worked import (
     thinker_solution,
 )
 from heavydistill.problems.procedural import MICRO_LEVELS
-from heavydistill.verifiers.extraction import boxed
+from heavydistill.text.extraction import boxed
 
 TRAINING_SEEDS = 10**12
 PROMPT_DOMAIN = "brief"

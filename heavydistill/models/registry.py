@@ -41,7 +41,7 @@ from heavydistill.models.profiles import (
 )
 from heavydistill.models.request import Engine
 from heavydistill.models.tokenizer import SERVER
-from heavydistill.store.portable import name_alone
+from heavydistill.store.redact import name_alone
 
 _PROBLEM_TOKENS = 8192  # maximum tokens reserved for the problem, if half of the context is larger
 plugins.ship("teacher", shipped("configs/teachers"))

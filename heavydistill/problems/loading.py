@@ -20,8 +20,8 @@ from heavydistill.problems.columns import to_problems
 from heavydistill.problems.procedural import gym_problems, micro_problems
 from heavydistill.problems.tables import Table, read, within
 from heavydistill.schema import Problem
+from heavydistill.text.extraction import HASHES, WITH_MARKER, common_label, ends_with_hashes
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.extraction import HASHES, WITH_MARKER, common_label, ends_with_hashes
 from heavydistill.verifiers.pool import VerdictPool
 
 MOST_LISTED = 10

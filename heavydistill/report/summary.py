@@ -45,7 +45,7 @@ from heavydistill.report.grid import (
     versions,
 )
 from heavydistill.report.terminal import print_grid, print_lines, say
-from heavydistill.verifiers.extraction import WITH_MARKER
+from heavydistill.text.extraction import WITH_MARKER
 
 if TYPE_CHECKING:
     from heavydistill.verifiers.markers import Shared

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.heavy.checked_claims import CheckedClaim, attempts_by_cache, checked_claims
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.report.terminal import folded, plain, print_table, table
 from heavydistill.schema import Cache, Deliberation, Generation, Trace
+from heavydistill.text.checked_claims import CheckedClaim, attempts_by_cache, checked_claims
 
 _FOLDED_LINES = 3
 _INDENT = 4

@@ -61,7 +61,7 @@ from heavydistill.store.traces import LEAF_FOLDER
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
-    from heavydistill.run.pipeline import HeavyPipeline
+    from heavydistill.run.runner import HeavyPipeline
 
 PipelineOf = Callable[[ResolvedRun], "HeavyPipeline"]
 
@@ -273,7 +273,7 @@ def run(
         if pays and command:
             require_endpoints(run, plan.contact or Contact())
         with loading():
-            from heavydistill.run.recipe import build_heavy_pipeline, paying
+            from heavydistill.run.recipe.pipeline import build_heavy_pipeline, paying
         if pays:
             stack.enter_context(paying(run))
         stack.enter_context(place.claimed())

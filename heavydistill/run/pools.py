@@ -25,7 +25,7 @@ from typing import Any
 from heavydistill.config.run import Attempts, RunConfig
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError, ProblemsError
-from heavydistill.heavy.controls import other_pools
+from heavydistill.experiments.controls import other_pools
 from heavydistill.heavy.judge_votes import FAILED, rule_of
 from heavydistill.schema import Problem, Trace, Trajectory, from_row
 from heavydistill.store.traces import (

@@ -49,7 +49,7 @@ from heavydistill.run.interrupts import as_exceptions, held, loading
 from heavydistill.store.traces import LEAF_FOLDER
 
 if TYPE_CHECKING:
-    from heavydistill.run.pipeline import OnBatch, OnSample, Row
+    from heavydistill.run.runner import OnBatch, OnSample, Row
 
 _STOP = "stop"
 _AGAIN = "Run the command again."
@@ -149,7 +149,7 @@ def run_shard(shard: Shard) -> ShardEnd:
         if shard.surroundings:
             shard.surroundings.apply()
         with loading():
-            from heavydistill.run.recipe import build_heavy_pipeline
+            from heavydistill.run.recipe.pipeline import build_heavy_pipeline
 
         def stop() -> StoppedError | None:
             is_stopped = (shard.rows / _STOP).exists()
@@ -291,7 +291,7 @@ def run_shards(
         StoppedError, TeacherError, KeyboardInterrupt: The run cannot continue; raised after the
             requests in flight of all shards were answered.
     """
-    from heavydistill.run.pipeline import logging_to
+    from heavydistill.run.runner import logging_to
 
     rows, ends = shards[0].rows, dict[int, ShardEnd]()
     (rows / LEAF_FOLDER).mkdir(parents=True, exist_ok=True)

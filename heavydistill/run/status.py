@@ -30,7 +30,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Balance, account_of, balance_of
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.store.atomic import Workplace
-from heavydistill.store.portable import name_alone
+from heavydistill.store.redact import name_alone
 
 STATUS = "status.json"
 EVERY_S = 2.0

@@ -22,7 +22,7 @@ from heavydistill.models.hub_files import file_in, unloadable
 from heavydistill.models.local.architecture import TextTower, model_class, text_tower
 from heavydistill.models.local.engine import local_revision
 from heavydistill.models.registry import profile_file
-from heavydistill.store.portable import name_alone
+from heavydistill.store.redact import name_alone
 from heavydistill.store.training_record import RECORD, BaseModelUsed, TrainingRecord, read_record
 
 if TYPE_CHECKING:

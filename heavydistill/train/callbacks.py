@@ -17,7 +17,7 @@ from heavydistill.report.curves import draw
 from heavydistill.report.terminal import said
 from heavydistill.store.training_record import Alarm
 from heavydistill.train import checkpoints
-from heavydistill.train.grpo.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms
+from heavydistill.train.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms
 
 LOG = "log.jsonl"
 """File in the output folder with every log entry, one per line."""

@@ -31,7 +31,7 @@ from heavydistill.train.base_model import locate_base
 from heavydistill.train.datasets import locate, locate_source
 from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.launch import is_main
-from heavydistill.train.sft_options import SftOptions, folder_of, roles_of, sources_of
+from heavydistill.train.sft.options import SftOptions, folder_of, roles_of, sources_of
 
 # Module with ``parse``, and module with ``prepare``, ``train`` and ``summary``; both import TRL.
 _STAGES = {"sft": ("sft", "sft"), "grpo": ("grpo.config", "grpo.train")}

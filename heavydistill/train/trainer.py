@@ -22,7 +22,7 @@ from transformers import Trainer
 from trl import SFTTrainer
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.sft_data import check_isolation
+from heavydistill.train.sft.data import check_isolation
 
 # accelerate numbers the CPUs of several processes, and the Trainer loads checkpoints to "cpu:1",
 # which torch does not know.

@@ -23,8 +23,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from heavydistill.schema import Label, Problem
+from heavydistill.text.extraction import final_answer, marker_of, reference_answer
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import final_answer, marker_of, reference_answer
 from heavydistill.verifiers.normal import NormalForm, normal_form
 
 MOST_CHARACTERS = 1000

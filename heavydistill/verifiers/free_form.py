@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from heavydistill.schema import Problem
+from heavydistill.text.extraction import final_answer, marker_of
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import final_answer, marker_of
 from heavydistill.verifiers.normal import normal_form
 
 # Longer texts are compared without their normal form, which takes too long.

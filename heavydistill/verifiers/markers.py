@@ -23,7 +23,7 @@ from typing import Any
 from heavydistill.config.run import Verifying
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Problem, Trace, Verdict
-from heavydistill.verifiers.extraction import WITH_MARKER, candidate_markers, final_answer
+from heavydistill.text.extraction import WITH_MARKER, candidate_markers, final_answer
 from heavydistill.verifiers.normal import normal_form
 from heavydistill.verifiers.pool import VerdictPool
 

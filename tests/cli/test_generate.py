@@ -22,13 +22,13 @@ from marked import MARK, eventually
 from pool_folders import pool_folder, pool_of
 from problem_files import doubles
 
-from heavydistill.heavy.checked_claims import attempts_by_cache, checked_claims
 from heavydistill.metrics.summary import summarize
 from heavydistill.run.status import running
 from heavydistill.schema import Trace
 from heavydistill.store.journal import Journal
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
+from heavydistill.text.checked_claims import attempts_by_cache, checked_claims
 
 GRACE_S = 300.0
 TRACES = "traces/train-00000-of-00001.parquet"

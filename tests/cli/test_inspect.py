@@ -20,7 +20,7 @@ import heavydistill
 from heavydistill.chat.student import Student
 from heavydistill.config.run import load_config
 from heavydistill.config.shipped import shipped
-from heavydistill.report.row import print_tokens
+from heavydistill.report.training_row import print_tokens
 from heavydistill.store.traces import read_traces
 
 LEARNT = """\

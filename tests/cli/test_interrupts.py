@@ -70,15 +70,15 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
     [
         (GENERATE, "yaml"),  # before the command line is there
         (SFT, "pydantic"),
-        (GENERATE, "heavydistill.run.pipeline"),
+        (GENERATE, "heavydistill.run.runner"),
         *(
             pytest.param(command, module, marks=pytest.mark.slow)
             for command, module in (
                 (GENERATE, "heavydistill.run.generate"),
                 (GENERATE, "distilabel"),
                 (GENERATE, "heavydistill.models.local.decoding"),  # a model of a step writes
-                (EVALUATE, "heavydistill.run.experiments.evaluation"),
-                (EVALUATE, "heavydistill.run.pipeline"),
+                (EVALUATE, "heavydistill.experiments.evaluation"),
+                (EVALUATE, "heavydistill.run.runner"),
                 (SFT, "torch"),
                 (SFT, "trl"),
             )

@@ -186,7 +186,7 @@ def test_a_run_that_was_broken_off_is_not_finished(tmp_path, call):
 
 
 def test_a_run_that_asks_nobody_just_now_is_no_error(tmp_path, call, monkeypatch):
-    monkeypatch.setattr("heavydistill.cli.watch._PATIENCE_S", 0.0)
+    monkeypatch.setattr("heavydistill.cli.inspect._PATIENCE_S", 0.0)
     with Workplace(tmp_path / "run").claimed():
         code, printed, _ = call(tmp_path / "run")
     assert code == 0 and "has begun and sends no request now" in " ".join(printed.split())

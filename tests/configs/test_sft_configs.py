@@ -9,7 +9,7 @@ from shipped import ROOT, command_of, values
 
 from heavydistill.train import launch as launching
 from heavydistill.train.arguments import TrainArguments
-from heavydistill.train.sft import SftConfig, parse
+from heavydistill.train.sft.train import SftConfig, parse
 
 pytest.importorskip("trl", reason="TRL is not installed")
 

@@ -10,9 +10,9 @@ from import_files import parquet
 from heavydistill.config.run import Problems
 from heavydistill.config.shipped import shipped
 from heavydistill.curate.filters.contamination import BenchmarkHashes, Screen, read
-from heavydistill.curate.filters.words import masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.procedural import gym_problems, micro_problems
+from heavydistill.text.words import masked, tokens_of
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT / ".." / "shared" / "data"

@@ -12,7 +12,7 @@ import pytest
 from heavydistill.config.models import Endpoint
 from heavydistill.doctor import Finding, machine
 from heavydistill.models.registry import profile_of
-from heavydistill.verifiers.sandbox import bubblewrap
+from heavydistill.sandbox import bubblewrap
 
 URL = "http://localhost:1/v1"
 H100 = "NVIDIA H100 80GB HBM3, 570.86, 81559"

@@ -42,7 +42,7 @@ CLAIMS = {
         "test_recorded_completions_get_the_verdict_of_the_benchmark[0]"
     ),
     "a program that waits for nothing is ended before the clock": (
-        "verifiers/sandbox/test_sandbox_limits.py::"
+        "sandbox/test_sandbox_limits.py::"
         "test_a_program_that_computes_nothing_is_ended_before_the_clock"
     ),
     "a training that is killed while it saves ends as if it was not": (

@@ -68,7 +68,7 @@ def fair_verdicts() -> Iterator[None]:
 @contextlib.contextmanager
 def fair_sandbox() -> Iterator[None]:
     """The sandbox of this process has such a clock while the block runs."""
-    from heavydistill.verifiers.sandbox import bubblewrap
+    from heavydistill.sandbox import bubblewrap
 
     class _Selector(selectors.DefaultSelector):
         def select(self, timeout: float | None = None) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from heavydistill.config.run import Sandboxing
-from heavydistill.verifiers.sandbox import Limits, Ran, open_sandbox
+from heavydistill.sandbox import Limits, Ran, open_sandbox
 
 _PR_SET_CHILD_SUBREAPER = 36
 _GONE_S = 60.0

@@ -28,7 +28,7 @@ from heavydistill.store.training_record import (
 if TYPE_CHECKING:
     from heavydistill.train.arguments import TrainArguments
     from heavydistill.train.grpo.config import GrpoConfig
-    from heavydistill.train.sft import SftConfig
+    from heavydistill.train.sft.train import SftConfig
 
 RECORD = TrainingRecord(
     heavydistill="0.1.0",
@@ -143,7 +143,7 @@ def sft_arguments(
     sets: Path | str | None, out: Path | str, **keys: Any
 ) -> TrainArguments[SftConfig]:
     """The same, as the script reads them."""
-    from heavydistill.train.sft import parse
+    from heavydistill.train.sft.train import parse
 
     return parse(flags(sets, out, **keys))
 

@@ -11,7 +11,7 @@ from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, sample_seed, user_turn
 from heavydistill.problems import load
-from heavydistill.verifiers.extraction import boxed
+from heavydistill.text.extraction import boxed
 
 MODELS = ["micro", "micro-student"]
 

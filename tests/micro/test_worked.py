@@ -32,7 +32,7 @@ from heavydistill.micro.worked import (
     thinker_solution,
 )
 from heavydistill.problems.procedural import MICRO_LEVELS
-from heavydistill.verifiers.extraction import boxed
+from heavydistill.text.extraction import boxed
 
 NUMBER = r"-?\d+(?:\.\d+)?"
 

@@ -4,7 +4,7 @@ import pytest
 from recorded import K16, history
 
 from heavydistill.report.curves import draw
-from heavydistill.train.grpo.guards import GuardOptions, alarms
+from heavydistill.train.guards import GuardOptions, alarms
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 

@@ -13,10 +13,10 @@ from generations import altered, problem, trajectory, unboxed
 from marked import eventually
 
 from heavydistill.config.versioned import write_versioned
+from heavydistill.experiments.comparison import side_of
 from heavydistill.metrics.comparison import COMPARISON, compare_sides
 from heavydistill.report.page import writer as chunks
 from heavydistill.report.page.writer import whole, write_report
-from heavydistill.run.experiments.comparison import side_of
 from heavydistill.schema import Claim, Trace
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 

@@ -11,6 +11,7 @@ from generations import altered
 
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
+from heavydistill.experiments.comparison import side_of
 from heavydistill.metrics.comparison import COMPARISON, compare_sides, read_comparison
 from heavydistill.metrics.controls import CONTROLS, compare_with_controls
 from heavydistill.metrics.crossing import CROSSING, cross
@@ -18,7 +19,6 @@ from heavydistill.report.grid import FEW_NOTE, percent
 from heavydistill.report.page import writer
 from heavydistill.report.page.sections import of_folder
 from heavydistill.report.summary import STRATA_NOTE
-from heavydistill.run.experiments.comparison import side_of
 from heavydistill.schema import Trace
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 

@@ -21,7 +21,7 @@ from heavydistill.models.resolve import resolve
 from heavydistill.report.page.writer import whole
 from heavydistill.run.estimate import estimate
 from heavydistill.run.generate import check, run
-from heavydistill.run.recipe import llm_of
+from heavydistill.run.recipe.pipeline import llm_of
 from heavydistill.schema import Trace
 from heavydistill.store.traces import read_traces
 from heavydistill.verifiers.judge import question

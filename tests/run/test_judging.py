@@ -18,12 +18,12 @@ from heavydistill.heavy.prompts import judge_prompt
 from heavydistill.models.http.client import EndpointClient
 from heavydistill.models.request import JUDGE, THINK, Keep, Request, Response, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
-from heavydistill.run.llm import HeavyLLM
-from heavydistill.run.recipe import build_heavy_pipeline, llm_of, window_of
-from heavydistill.run.steps import Verify
-from heavydistill.run.tasks import JudgeUndecided
+from heavydistill.run.recipe.llm import HeavyLLM
+from heavydistill.run.recipe.pipeline import build_heavy_pipeline, llm_of, window_of
+from heavydistill.run.recipe.steps import Verify
+from heavydistill.run.recipe.tasks import JudgeUndecided
 from heavydistill.schema import TOO_FEW_USABLE, Deliberation, Problem, Verdict, from_row, to_row
-from heavydistill.store.portable import portable_config
+from heavydistill.store.redact import portable_config
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
 Answer = Callable[[Request], Response]

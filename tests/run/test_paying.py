@@ -16,7 +16,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Cost, Ledger, account_of, balance_of, found_account, spent_in
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.generate import check
-from heavydistill.run.recipe import paying
+from heavydistill.run.recipe.pipeline import paying
 
 FIXED = Path(__file__).parents[1] / "fixed_points"
 OTHERWISE: dict[str, Any] = {

@@ -18,8 +18,8 @@ from heavydistill.heavy.judge_votes import Ballot, Said, Vote, verdict_of
 from heavydistill.run.estimate import Range, estimate
 from heavydistill.run.generate import Plan, check
 from heavydistill.run.pools import read_pools
-from heavydistill.run.recipe import build_heavy_pipeline, llm_of
-from heavydistill.run.steps import BuildCaches, LoadPools
+from heavydistill.run.recipe.pipeline import build_heavy_pipeline, llm_of
+from heavydistill.run.recipe.steps import BuildCaches, LoadPools
 from heavydistill.schema import Trace, Trajectory
 from heavydistill.store.traces import read_traces
 from heavydistill.verifiers import registry

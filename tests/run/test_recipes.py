@@ -22,7 +22,7 @@ from heavydistill.errors import StoppedError
 from heavydistill.models.registry import profile_at
 from heavydistill.models.resolve import resolve
 from heavydistill.run.generate import check
-from heavydistill.run.recipe import Pace, build_heavy_pipeline
+from heavydistill.run.recipe.pipeline import Pace, build_heavy_pipeline
 from heavydistill.schema import Trace, from_row
 from heavydistill.store.journal import Journal
 from heavydistill.store.traces import read_traces
@@ -36,9 +36,9 @@ from distilabel.pipeline import Pipeline
 
 from heavydistill.config.models import Sampling
 from heavydistill.config.run import CacheChoice, Problems
-from heavydistill.run.llm import HeavyLLM
-from heavydistill.run.steps import BuildCaches, LabelTraces, LoadProblems, Verify
-from heavydistill.run.tasks import Deliberate, SampleTrajectories
+from heavydistill.run.recipe.llm import HeavyLLM
+from heavydistill.run.recipe.steps import BuildCaches, LabelTraces, LoadProblems, Verify
+from heavydistill.run.recipe.tasks import Deliberate, SampleTrajectories
 from heavydistill.models.registry import profile_at
 from heavydistill.config.models import Endpoint
 

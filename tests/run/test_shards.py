@@ -32,9 +32,9 @@ from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError, JournalError, RunError, StoppedError
 from heavydistill.models.ledger import account_of, balance_of
 from heavydistill.models.resolve import resolve
-from heavydistill.run import recipe
 from heavydistill.run.generate import Plan, check
-from heavydistill.run.recipe import build_heavy_pipeline, paying
+from heavydistill.run.recipe import pipeline as recipe
+from heavydistill.run.recipe.pipeline import build_heavy_pipeline, paying
 from heavydistill.run.result import write
 from heavydistill.run.shards import (
     Shard,

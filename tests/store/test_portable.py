@@ -2,7 +2,7 @@
 
 import pytest
 
-from heavydistill.store.portable import name_alone
+from heavydistill.store.redact import name_alone
 
 
 @pytest.mark.parametrize("given", ["out/sft", "./out/sft", "../here/out/sft", "{}/out/sft"])

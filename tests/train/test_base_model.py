@@ -13,7 +13,7 @@ from trainings import sft_arguments
 from heavydistill.errors import UserError
 from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
-from heavydistill.train.sft import prepare
+from heavydistill.train.sft.train import prepare
 
 TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 

@@ -20,7 +20,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import TrainingRecord, read_record, write_record
 from heavydistill.train import checkpoints
 from heavydistill.train.callbacks import KeepWhole
-from heavydistill.train.sft import prepare, train
+from heavydistill.train.sft.train import prepare, train
 
 
 def checkpoint(folder: Path, step: int, whole: bool = True) -> Path:

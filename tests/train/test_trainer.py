@@ -9,7 +9,7 @@ from trainings import sft_arguments
 from transformers import AutoModelForCausalLM
 
 import heavydistill
-from heavydistill.train.sft import new_trainer, prepare
+from heavydistill.train.sft.train import new_trainer, prepare
 from heavydistill.train.trainer import MuonAdamW
 
 

@@ -12,7 +12,7 @@ from text_tables import pairs
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.finals import final_answers
+from heavydistill.verifiers.final_answers import final_answers
 from heavydistill.verifiers.free_form import MOST_CHARACTERS
 from heavydistill.verifiers.judge import answer_for_judge, is_comparable
 from heavydistill.verifiers.pool import VerdictPool

@@ -9,8 +9,8 @@ from generations import problem, trajectory
 
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Trace
+from heavydistill.text.extraction import candidate_markers, reference_answer
 from heavydistill.verifiers import markers
-from heavydistill.verifiers.extraction import candidate_markers, reference_answer
 from heavydistill.verifiers.markers import Shared, shared_marker
 from heavydistill.verifiers.pool import VerdictPool
 

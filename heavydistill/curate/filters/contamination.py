@@ -30,11 +30,11 @@ from typing import Literal, NamedTuple
 
 from heavydistill.config.shipped import shipped
 from heavydistill.curate.filters.duplicates import NearDuplicates
-from heavydistill.curate.filters.words import digest, masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.tables import Table, read_file
 from heavydistill.schema import Problem
 from heavydistill.store.sets.folder import BenchmarkUsed
+from heavydistill.text.words import digest, masked, tokens_of
 
 LONG, SHORT = 13, 8
 COVERAGE = 0.5

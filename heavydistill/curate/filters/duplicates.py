@@ -15,7 +15,7 @@ from __future__ import annotations
 import unicodedata
 from array import array
 
-from heavydistill.curate.filters.words import digest, is_number, tokens_of
+from heavydistill.text.words import digest, is_number, tokens_of
 
 THRESHOLD = 0.8
 _RUN = 3

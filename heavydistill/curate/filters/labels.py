@@ -28,15 +28,15 @@ from typing import NamedTuple
 
 from heavydistill import plugins
 from heavydistill.config.sets import Filters
-from heavydistill.curate.filters.language import other_language
-from heavydistill.curate.filters.leaks import leaks_reference
-from heavydistill.curate.filters.words import runs_of, words_of
-from heavydistill.heavy.checked_claims import checked_claims
-from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Deliberation, Generation, Problem, Trajectory
 from heavydistill.store.sets.set_rows import USED
-from heavydistill.verifiers.finals import final_answers
+from heavydistill.text.checked_claims import checked_claims
+from heavydistill.text.languages import other_language
+from heavydistill.text.leaks import leaks_reference
+from heavydistill.text.mentions import named
+from heavydistill.text.words import runs_of, words_of
+from heavydistill.verifiers.final_answers import final_answers
 
 RUN = 8
 FEWEST_NAMED = 2

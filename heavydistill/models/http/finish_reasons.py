@@ -15,7 +15,7 @@ from typing import Any
 
 from heavydistill.models.request import Response
 from heavydistill.schema import Failure, FinishReason
-from heavydistill.verifiers.extraction import end_of_final_answer
+from heavydistill.text.extraction import end_of_final_answer
 
 # In lower case. Sources: OpenAI, TGI (eos_token, stop_sequence), Together (eos), Anthropic and
 # Bedrock (end_turn, max_tokens, model_context_window_exceeded), Gemini (STOP, MAX_TOKENS, SAFETY),

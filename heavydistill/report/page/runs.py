@@ -34,7 +34,7 @@ from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.report.grid import counted, listed
 from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
-from heavydistill.store.portable import portable_config
+from heavydistill.store.redact import portable_config
 from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
 
 SIDES = ("before", "after")

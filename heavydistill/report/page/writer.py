@@ -41,8 +41,6 @@ import heavydistill
 from heavydistill.config.files import new_file
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.cache import blocks_of
-from heavydistill.heavy.checked_claims import attempts_by_cache, checked_claims
-from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.problem_figures import family_of
 from heavydistill.report.page.html import shipped
@@ -51,7 +49,9 @@ from heavydistill.report.page.runs import SIDES, ReportedRun, RunFigures, figure
 from heavydistill.report.page.sections import environment, of_all, of_folder, of_run
 from heavydistill.schema import FAILED, Deliberation, Generation, Problem, Trace, to_row
 from heavydistill.store.traces import read_files, writing
-from heavydistill.verifiers.extraction import WITH_MARKER, marker_of, reference_answer
+from heavydistill.text.checked_claims import attempts_by_cache, checked_claims
+from heavydistill.text.extraction import WITH_MARKER, marker_of, reference_answer
+from heavydistill.text.mentions import named
 
 SCRIPTS = ("dom", "data", "maths", "text", "search", "list", "response", "trace", "app")
 """Names of the files in ``web`` that form the page's script, in order."""

@@ -22,7 +22,7 @@ from heavydistill.config.yaml import parse_yaml
 from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import Refused, TrainingOptions, option
 from heavydistill.train.fields import arguments_of
-from heavydistill.train.grpo.guards import OFF, WARN, GuardOptions, check_guards
+from heavydistill.train.guards import OFF, WARN, GuardOptions, check_guards
 
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 ASK, LEAVE_OUT = "ask", "leave_out"

@@ -42,15 +42,15 @@ from statistics import fmean
 from typing import Any
 
 from heavydistill.chat.template import TAGS, Chat
-from heavydistill.heavy.claims import read_claims
 from heavydistill.heavy.judge_votes import FAILED as JUDGE_FAILED
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Claim, Problem, Verdict
+from heavydistill.text.claims import read_claims
 from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
-from heavydistill.train.grpo.guards import ALL_RIGHT, ALL_WRONG
 from heavydistill.train.grpo.judge import RolloutJudge
-from heavydistill.verifiers.finals import final_answers
+from heavydistill.train.guards import ALL_RIGHT, ALL_WRONG
+from heavydistill.verifiers.final_answers import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 
 # Reasons of undecided verdicts that are the response's fault.

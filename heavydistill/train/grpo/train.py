@@ -15,18 +15,18 @@ from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.models.tokenizer import ReaderTokenizer
-from heavydistill.store.portable import portable_config
+from heavydistill.store.redact import portable_config
 from heavydistill.store.training_record import Ends, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
 from heavydistill.train.grpo.config import GrpoConfig
 from heavydistill.train.grpo.data import Prompts, check_verifiers, find_sets, read_prompts
-from heavydistill.train.grpo.held_out import GARBLED, HeldOut, held_out
 from heavydistill.train.grpo.judge import RolloutJudge, judge_of, opened, rules_of
 from heavydistill.train.grpo.options import DELIBERATOR, JOINT, THINKER
 from heavydistill.train.grpo.resolve import RolloutSettings, context_of, resolve, wording_of
 from heavydistill.train.grpo.reward import JUDGE_METRICS, METRICS, UNDECIDED, VerdictReward
+from heavydistill.train.held_out import GARBLED, HeldOut, held_out
 from heavydistill.train.loop import (
     TrainingPlan,
     begin,

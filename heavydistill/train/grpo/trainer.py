@@ -42,7 +42,7 @@ from trl.trainer.utils import RepeatSampler
 
 from heavydistill.models.local.decoding import can_drop_rows, write
 from heavydistill.train.grpo import vllm
-from heavydistill.train.grpo.held_out import HeldOutEvaluation
+from heavydistill.train.held_out import HeldOutEvaluation
 
 
 class RlTrainer(HeldOutEvaluation):

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from heavydistill.text.extraction import boxes
 from heavydistill.verifiers import foreign
 from heavydistill.verifiers.choice.reading import (
     FLAGS,
@@ -32,7 +33,6 @@ from heavydistill.verifiers.choice.reading import (
     read_at,
     with_others,
 )
-from heavydistill.verifiers.extraction import boxes
 
 MOST_CLAIMS = 1000
 _WINDOW = 120  # characters before a claim that can negate it

@@ -19,7 +19,7 @@ import re
 import string
 from dataclasses import dataclass
 
-from heavydistill.verifiers.extraction import STRUCK_OUT
+from heavydistill.text.extraction import STRUCK_OUT
 from heavydistill.verifiers.normal import normal_form
 
 # ASCII only: Chinese characters next to a letter do not belong to its word.

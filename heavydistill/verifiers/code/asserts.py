@@ -18,7 +18,7 @@ import builtins
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge
+from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge
 from heavydistill.verifiers.code.values import Tree, tree_of
 
 _MAKERS: dict[str, Callable[..., Any]] = {

@@ -42,12 +42,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+from heavydistill.sandbox import packages
 from heavydistill.schema import Problem
 from heavydistill.verifiers.code.asserts import program_names, split
-from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge
+from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge
 from heavydistill.verifiers.code.running import MOST_VALUE
 from heavydistill.verifiers.code.values import Tree, tree_of
-from heavydistill.verifiers.sandbox import packages
 
 MOST_UNPACKED = 64_000_000
 """Maximum size of the uncompressed tests of a problem, in bytes."""

@@ -18,11 +18,11 @@ from functools import lru_cache
 from typing import Any, get_args
 
 from heavydistill.config.run import Sandboxing
+from heavydistill.sandbox import Sandbox, packages
 from heavydistill.verifiers.code import running
 from heavydistill.verifiers.code.formats import Rehearsable
 from heavydistill.verifiers.code.running import NobodysFault, ProgramOutcome, processor_s, run_tests
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
-from heavydistill.verifiers.sandbox import Sandbox, packages
 
 MOST = 8_000_000  # maximum characters of all calls, and bytes of one report
 _MOST_CALLS = 5000  # as in ``inside.rehearse``

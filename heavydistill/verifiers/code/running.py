@@ -20,8 +20,8 @@ from importlib import resources
 from typing import Any, Literal
 
 from heavydistill.config.run import Sandboxing
+from heavydistill.sandbox import Limits, Ran, Sandbox
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
-from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 
 # Modules whose names contest sites import before a program, in their order: if a name occurs twice,
 # the last module counts. Modules that a program does not need are left out, because imports take
@@ -162,7 +162,7 @@ def wall_s(cpu_s: float) -> float:
 def _program_of(entry: str) -> str:
     """Source of the ``main.py`` that runs a module of ``inside``."""
     folder = resources.files("heavydistill.verifiers.code") / "inside"
-    texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in ("carry", entry)]
+    texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in ("serialize", entry)]
     lines = [line for text in texts for line in text.splitlines()]
     # Only annotations need the last two imports, and importing typing takes long.
     left_out = ("from heavydistill", "from __future__", "from typing", "from collections.abc")

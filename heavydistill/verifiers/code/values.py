@@ -1,8 +1,8 @@
 """Compares values and outputs from the sandbox with the expected ones.
 
-A value is the parsed JSON of ``inside.carry`` (a tree). A program may have forged it, so a tree can
-be any JSON. It is never converted to objects, sets or dictionaries, because a program could choose
-values that make hashing slow.
+A value is the parsed JSON of ``inside.serialize`` (a tree). A program may have forged it, so a tree
+can be any JSON. It is never converted to objects, sets or dictionaries, because a program could
+choose values that make hashing slow.
 
 Two values are ``same`` if they are equal and have the same types throughout; ``alike`` if they are
 equal in Python but their types differ (``1``, ``1.0`` and ``True``); ``close`` if they differ only
@@ -21,7 +21,7 @@ from fractions import Fraction
 from itertools import zip_longest
 from typing import Any, Literal
 
-from heavydistill.verifiers.code.inside.carry import decode, encode
+from heavydistill.verifiers.code.inside.serialize import decode, encode
 
 # --- Outputs. Lines are compared without trailing blanks and without blank lines at the end; in
 # token mode, words are compared and blanks are ignored. Two numbers may be ``close`` if one of them

@@ -47,6 +47,7 @@ import sys
 from typing import Any, ClassVar, Literal, get_args
 
 from heavydistill.config.run import Sandboxing, Verifying
+from heavydistill.sandbox import Sandbox, open_sandbox
 from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Verifier
 from heavydistill.verifiers.code import formats, livecodebench, rehearsal, running
@@ -61,7 +62,6 @@ from heavydistill.verifiers.code.values import (
     likeness_of_outputs,
     shown,
 )
-from heavydistill.verifiers.sandbox import Sandbox, open_sandbox
 
 MOST_CHARACTERS = 200_000
 _OUTPUT_ROOM = 65_536

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from heavydistill.text.languages import CODES
 from heavydistill.verifiers.instructions.counts import first_word
-from heavydistill.verifiers.instructions.language import CODES
 
 Check = Callable[..., bool | None]
 """Takes the text, then the arguments of the instruction in order."""

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from heavydistill.text.languages import is_in
 from heavydistill.verifiers.instructions.arguments import (
     Check,
     Kind,
@@ -40,7 +41,6 @@ from heavydistill.verifiers.instructions.counts import (
     sentences,
     words,
 )
-from heavydistill.verifiers.instructions.language import is_in
 
 _FENCES = ("```json", "```Json", "```JSON", "```")
 _COMMAS = ",，、،﹐､"

@@ -38,8 +38,9 @@ from typing import Any
 
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
+from heavydistill.text import languages
 from heavydistill.verifiers.base import Decision, Verifier
-from heavydistill.verifiers.instructions import checks, ifbench, language
+from heavydistill.verifiers.instructions import checks, ifbench
 
 KINDS = checks.KINDS | ifbench.KINDS
 
@@ -84,7 +85,7 @@ class Instructions(Verifier):
         return Decision("undecided", "cannot_tell", score=score, evidence=evidence)
 
     def prepare(self, config: Verifying) -> None:
-        language.factory()
+        languages.factory()
 
     def check_reference(self, problem: Problem) -> str | None:
         try:

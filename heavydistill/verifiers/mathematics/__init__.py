@@ -4,7 +4,7 @@ The modules, in the order in which a response passes them:
 
 verifier            decides, and lists the reasons of its verdicts
 find                finds the final answer
-surroundings        text around the answer that may change it; answers that repeat the problem
+context             text around the answer that may change it; answers that repeat the problem
 shape               the kind of the answer, from the tokens of ``tokens``: a list, an interval, ...
 shape_comparison    compares kind by kind, with ``sets``, ``relations`` and ``units``
 references          finds unfit references

@@ -4,7 +4,7 @@ The last box outside code counts, together with boxes before it that are joined 
 comma, "and" or "or": they are one answer with several values. A box inside a box is part of it; a
 box without content, as in "put it in \boxed{}", and text that is struck out do not count.
 Without any box, the text after the last marker counts, if the problem has one; there is no fallback
-to the last number. ``surroundings`` reads the text next to the box.
+to the last number. ``context`` reads the text next to the box.
 
 Everything here takes time linear in the length of the text.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from heavydistill.verifiers.extraction import (
+from heavydistill.text.extraction import (
     STRUCK_OUT,
     Box,
     after_marker,
@@ -22,7 +22,7 @@ from heavydistill.verifiers.extraction import (
     outermost,
     without_code,
 )
-from heavydistill.verifiers.mathematics.surroundings import same_number, surroundings
+from heavydistill.verifiers.mathematics.context import same_number, surroundings
 
 MOST_BETWEEN = 80
 MOST_EARLIER = 5

@@ -38,12 +38,12 @@ from typing import ClassVar
 
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
+from heavydistill.text.extraction import marker_of, reference_answer
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import marker_of, reference_answer
 from heavydistill.verifiers.mathematics import units
+from heavydistill.verifiers.mathematics.context import echoes
 from heavydistill.verifiers.mathematics.find import Found, find
 from heavydistill.verifiers.mathematics.shape import Many, shape_of
-from heavydistill.verifiers.mathematics.surroundings import echoes
 from heavydistill.verifiers.mathematics.tokens import deepest
 from heavydistill.verifiers.normal import EQUAL, NormalForm, compare_numbers, normal_form, plain
 

@@ -27,8 +27,8 @@ from typing import Any
 
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
+from heavydistill.text.extraction import boxed
 from heavydistill.verifiers.base import Decision, Verifier, error_evidence, error_reason
-from heavydistill.verifiers.extraction import boxed
 from heavydistill.verifiers.normal import plain_decimal, without_text_macro
 from heavydistill.verifiers.procedural.families import judge
 

@@ -1,8 +1,8 @@
 """A verifier; it has a module of its own, because the processes that judge import it too."""
 
 from heavydistill.schema import Problem
+from heavydistill.text.extraction import boxed
 from heavydistill.verifiers.base import Decision, Verifier
-from heavydistill.verifiers.extraction import boxed
 
 
 class Parity(Verifier):

@@ -234,7 +234,7 @@ def test_what_the_judge_leaves_open_counts_as_the_rule_says(tmp_path, pool, repl
 def test_a_run_and_a_training_share_the_votes_in_a_journal(tmp_path, pool):
     from heavydistill.models.request import JUDGE
     from heavydistill.models.resolve import resolve
-    from heavydistill.run.recipe import judge_of as step_of
+    from heavydistill.run.recipe.pipeline import judge_of as step_of
 
     with serving(by_word) as server:
         run = ready(tmp_path, server)

@@ -25,7 +25,7 @@ import json, os, sys
 from pathlib import Path
 import tiny_grpo
 from heavydistill.train.callbacks import KeepWhole
-from heavydistill.train.grpo.guards import GuardOptions
+from heavydistill.train.guards import GuardOptions
 from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.callbacks import WatchGuards
 

@@ -17,8 +17,8 @@ from heavydistill.store.training_record import Alarm, Launch, read_record, write
 from heavydistill.train.callbacks import WatchGuards
 from heavydistill.train.checkpoints import mark_whole
 from heavydistill.train.grpo import train as stage
-from heavydistill.train.grpo.guards import GuardOptions
 from heavydistill.train.grpo.train import new_trainer, prepare, train
+from heavydistill.train.guards import GuardOptions
 from heavydistill.train.loop import trainer_options
 from heavydistill.verifiers.pool import VerdictPool
 

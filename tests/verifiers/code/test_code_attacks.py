@@ -10,9 +10,9 @@ import pytest
 from coding import SQUARES, decision, fenced, problem, said
 
 from heavydistill.config.run import Sandboxing
+from heavydistill.sandbox import Limits, Ran, Sandbox
 from heavydistill.verifiers.code.formats import task_of
 from heavydistill.verifiers.code.verifier import decide
-from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 
 pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 

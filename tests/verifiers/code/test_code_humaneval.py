@@ -7,8 +7,8 @@ from coding import decision, fenced, problem
 from recorded_rows import rows
 
 from heavydistill.config.run import Sandboxing
+from heavydistill.sandbox import Limits, open_sandbox
 from heavydistill.verifiers.base import Decision
-from heavydistill.verifiers.sandbox import Limits, open_sandbox
 
 NUMBERS = range(20)
 pytestmark = pytest.mark.usefixtures("works", "nothing_left")

@@ -6,7 +6,7 @@ import pytest
 from coding import decision, fenced, problem
 from sandboxing import ran
 
-from heavydistill.verifiers.sandbox import packages
+from heavydistill.sandbox import packages
 
 pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 USES_NUMPY = "import numpy as np\ndef f(x): return np.int64(x) ** 2"

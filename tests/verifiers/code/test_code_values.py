@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge, decode, encode
+from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge, decode, encode
 from heavydistill.verifiers.code.values import (
     Malformed,
     likeness,

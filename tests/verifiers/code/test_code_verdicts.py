@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from coding import SQUARES, decision, fenced, problem, said
 
-from heavydistill.verifiers.sandbox import Ran
-from heavydistill.verifiers.sandbox.bubblewrap import Bubblewrap
+from heavydistill.sandbox import Ran
+from heavydistill.sandbox.bubblewrap import Bubblewrap
 
 pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge, decode, encode, report
+from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge, decode, encode, report
 
 _MODULE = "answer"
 _leave = posix._exit

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge, decode, encode, report
+from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge, decode, encode, report
 
 _MOST_CALLS = 5000
 

@@ -1,0 +1,1 @@
+"""Experiments on finished or repeated runs: evaluations, controls, comparisons, crossings."""

@@ -1,0 +1,182 @@
+"""Replaces the attempts of a finished run by others, for controls of its deliberations.
+
+``other_pools`` takes the traces of the run and yields the pools that the control shows. A replaced
+trajectory has the place of the old one, so that caches are selected and shuffled as in the run, and
+an id of its own:
+
+    garbled     the same attempts, with other values (see ``perturbation``)
+    foreign     the attempts at another problem of the same kind and stratum, of similar length
+    transplant  where a minority of the attempts shown is right: wrong attempts in the place of the
+                right ones. Where all attempts shown are wrong, but another attempt of the pool is
+                right: this one in the place of a wrong one
+
+A cache can be garbled if all final answers that it shows can have other values. A foreign pool has
+the same kind, that is verifier, family of a procedural problem, and number of options of a choice.
+It comes from the problems nearby in the run, of another stratum if there is none of the same, and
+without the right answer if possible. A transplant takes wrong attempts from the pool, those that no
+cache shows before the others, and repeats them if they are too few. Transplanted attempts keep
+their verdicts; garbled and foreign ones have none and are judged.
+
+Not covered: deliberations as attempts of a later round, which the control writes itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import fmean
+
+from heavydistill.config.run import Attempts
+from heavydistill.experiments.perturbation import final_box, garble
+from heavydistill.heavy.voting import stratum
+from heavydistill.schema import Problem, Trace, Trajectory, Verdict, content_id
+
+_NEARBY = 256  # number of traces that are in memory at once, at most twice
+_LONGEST_REFERENCE = 100  # characters; longer references are worked solutions or tests
+
+Pool = list[Trajectory]
+
+
+def other_pools(attempts: Attempts, traces: Iterable[Trace]) -> Iterator[tuple[Trace, Pool]]:
+    """Yield the traces of a run for which a control has a pool, with this pool.
+
+    Pools have the size of the run's, and replaced attempts are as usable as the old ones. The same
+    traces in the same order give the same pools.
+    """
+    replaced = _REPLACED[attempts]
+    before: list[Trace] = []
+    remaining = iter(traces)
+    while batch := list(itertools.islice(remaining, _NEARBY)):
+        for trace in batch:
+            if pool := replaced(trace, [*before, *batch]):
+                yield trace, pool
+        before = batch
+
+
+def _garbled(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
+    """The pool with other values; None if not all final answers that are shown have other ones."""
+    right, options, ids = _right_answers(trace), _options(trace.problem), _shown(trace)
+    pool, are_others = list(trace.pool), []
+    for place, old in enumerate(trace.pool):
+        if old.unusable_because is None:
+            reasoning, answer_text = garble(
+                [old.reasoning, old.answer_text],
+                f"{_seed(trace)}\x1f{old.id}",
+                answer=old.extracted or "",
+                right=right,
+                options=options,
+            )
+            new = dataclasses.replace(
+                old, reasoning=reasoning, answer_text=answer_text, turns_json=""
+            )
+            pool[place] = old if new == old else _instead(old, new, verdict=None)
+            final = final_box(old.answer_text)
+            if old.id in ids and (final or old.extracted is not None):
+                are_others.append(
+                    (final_box(answer_text) or answer_text) != (final or old.answer_text)
+                )
+    return pool if are_others and all(are_others) else None
+
+
+def _foreign(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
+    """The attempts at another problem; None if no trace nearby has a problem of the same kind."""
+    right, length, kind = _right_answers(trace), _length(trace), _kind(trace.problem)
+
+    def unlike(donor: Trace) -> tuple[bool, bool, float]:
+        tells = any(one.extracted in right for one in donor.pool)
+        shorter, longer = sorted([_length(donor), length])
+        return donor.stratum != trace.stratum, tells, longer / max(1, shorter)
+
+    donors = [
+        donor
+        for donor in nearby
+        if donor.problem.id != trace.problem.id and _kind(donor.problem) == kind and _usable(donor)
+    ]
+    if not donors:
+        return None
+    given = itertools.cycle(_usable(min(donors, key=unlike)))
+    return [
+        one if one.unusable_because else _instead(one, next(given), verdict=None)
+        for one in trace.pool
+    ]
+
+
+def _transplanted(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
+    """The pool after the transplant; None if its attempts and their verdicts allow none."""
+    ids, rng = _shown(trace), random.Random(_seed(trace))
+    shown = [one for one in trace.pool if one.id in ids]
+    others = [one for one in _usable(trace) if one.id not in ids]
+    out: list[Trajectory] = []
+    given: list[Trajectory] = []
+    if stratum(shown) == "minority-right":
+        out = [one for one in shown if one.is_correct]
+        wrong = (list(filter(_is_wrong, group)) for group in (others, shown))
+        given = [one for group in wrong for one in rng.sample(group, len(group))]
+    elif not any(one.is_correct for one in shown):
+        given = [one for one in others if one.is_correct]
+        out = list(filter(_is_wrong, shown))
+        out, given = (rng.sample(group, min(1, len(group))) for group in (out, given))
+    if not (trace.caches and out and given):
+        return None
+    new = {old.id: by for old, by in zip(out, itertools.cycle(given), strict=False)}
+    return [
+        _instead(one, new[one.id], new[one.id].verdict) if one.id in new else one
+        for one in trace.pool
+    ]
+
+
+_REPLACED: dict[Attempts, Callable[[Trace, Sequence[Trace]], Pool | None]] = {
+    "garbled": _garbled,
+    "foreign": _foreign,
+    "transplant": _transplanted,
+}
+
+
+def _instead(old: Trajectory, new: Trajectory, verdict: Verdict | None) -> Trajectory:
+    """The trajectory ``new`` at the place of ``old``."""
+    id = content_id("t", old.id, new.id, new.reasoning, new.answer_text)
+    return dataclasses.replace(new, id=id, index=old.index, verdict=verdict)
+
+
+def _seed(trace: Trace) -> str:
+    return f"{trace.problem.id}\x1f{trace.caches[0].id if trace.caches else ''}"
+
+
+def _usable(trace: Trace) -> Pool:
+    return [one for one in trace.pool if one.unusable_because is None]
+
+
+def _shown(trace: Trace) -> set[str]:
+    """Ids of the attempts in the caches of all rounds; of all usable ones without a cache."""
+    if not trace.caches:
+        return {one.id for one in _usable(trace)}
+    return {item.generation for cache in trace.caches for item in cache.items}
+
+
+def _is_wrong(one: Trajectory) -> bool:
+    return one.verdict is not None and one.verdict.label == "incorrect"
+
+
+def _length(trace: Trace) -> float:
+    """Mean number of characters of the usable answers."""
+    return fmean([len(one.answer_text) for one in _usable(trace)] or [0])
+
+
+def _right_answers(trace: Trace) -> set[str]:
+    reference = trace.problem.reference
+    right = {one.extracted for one in trace.pool if one.is_correct and one.extracted}
+    return right | ({reference} if len(reference) <= _LONGEST_REFERENCE else set())
+
+
+def _options(problem: Problem) -> list[str]:
+    """The texts of a choice's options, which are empty if only their number is known."""
+    options = problem.arguments.get("options")
+    if isinstance(options, int):
+        return [""] * options
+    return list(map(str, options)) if isinstance(options, list) else []
+
+
+def _kind(problem: Problem) -> tuple[object, ...]:
+    return problem.verifier, problem.arguments.get("family"), len(_options(problem))

@@ -1,0 +1,492 @@
+"""Evaluates models, a baseline model if given, and controls, on the same problems.
+
+An experiment is a folder with several runs; it gets its final name when all runs are complete. An
+interrupted experiment continues when the same command is repeated, because the journal has all
+responses. The folder of an evaluation:
+
+    before/            run of the baseline model, if there is one
+    after/             run of the evaluated models
+    evaluation.json    see ``metrics.comparison``
+    NAME/              run of each control
+    controls.json      see ``metrics.controls``; only with controls
+
+Both runs use the same prompts, sampling and cache settings: keys missing from the configuration
+come from the profile of the baseline model. A checkpoint has no profile, and the defaults for
+unknown models would give it another prompt than its base.
+
+Controls change only the coordination. ``chain`` lets the thinker write one long chain with as many
+tokens as the attempts of a cache and the deliberations of one answer together, and ``skill`` lets
+the deliberator do the whole protocol in one response, with as many tokens. All others read the
+pools of the run ``after``, with its sampling and token limits, and change the task of the
+deliberator or the attempts in its caches:
+
+    alone-thinker      the thinker's prompt, without attempts
+    alone-deliberator  the deliberator's prompt, without attempts
+    choose             the best attempt of the cache
+    garbled, foreign, transplant
+                       a cache with other attempts, see ``heavy.controls``
+    order-N            the same attempts, rotated by N places
+
+Not covered: the metrics (``metrics.controls``); votes with the same number of tokens, which need no
+further run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config.run import Problems, RunConfig, Think
+from heavydistill.config.versioned import write_versioned
+from heavydistill.errors import ConfigError
+from heavydistill.experiments.comparison import AFTER, side_of
+from heavydistill.heavy.cache import frame_tokens
+from heavydistill.heavy.prompts import asked_of_thinker
+from heavydistill.metrics.comparison import COMPARISON, Comparison, compare_sides, refuse_other_ways
+from heavydistill.metrics.controls import (
+    ALONE,
+    CHAIN,
+    CHOOSE,
+    CONTROLS,
+    FOREIGN,
+    GARBLED,
+    NAMES,
+    SKILL,
+    WORDINGS,
+    Controlled,
+    alone_name,
+    compare_with_controls,
+    order_name,
+)
+from heavydistill.models.contact import Contact
+from heavydistill.models.identity import refuse_same_model
+from heavydistill.models.request import THINK, conversation, texts_of
+from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
+from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
+from heavydistill.problems import OnChecked
+from heavydistill.run import generate
+from heavydistill.run.pools import not_possible
+from heavydistill.run.result import all_traces
+from heavydistill.skill.prompt import for_reader
+from heavydistill.store.atomic import new_folder, refuse_taken
+
+BEFORE = "before"
+_RAN_BY = ("distilabel", "torch", "transformers")
+_CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
+
+
+RunOne = Callable[[str, generate.Plan], generate.RunResult]
+"""Called with (name, plan); executes ``run.generate.run`` and prints the progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentFolder:
+    """The folder of an experiment, and the journal shared by its runs."""
+
+    folder: Path
+    journal: Path
+
+    @classmethod
+    def of(cls, config: RunConfig, default: str) -> ExperimentFolder:
+        """Return the folder set in a configuration; if none is set, a new one under ``runs/``.
+
+        Raises:
+            ConfigError: The folder exists.
+        """
+        folder = Path(config.out or f"runs/{default}-{time.strftime('%Y%m%d-%H%M%S')}")
+        refuse_taken(folder)
+        return cls(folder, Path(config.journal or folder.parent / "journal"))
+
+    def within(self, config: RunConfig, name: str) -> RunConfig:
+        """Return the configuration of the run called ``name``."""
+        places = {"out": str(self.folder / name), "journal": str(self.journal)}
+        return config.model_copy(update=places)
+
+    def check(
+        self, config: RunConfig, name: str, on_checked: OnChecked | None, contact: Contact | None
+    ) -> generate.Plan:
+        """Check one of the runs with ``generate.check``."""
+        return generate.check(self.within(config, name), on_checked=on_checked, contact=contact)
+
+
+def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
+    """Return the configuration without a thinker, for a run on existing pools, with ``changes``."""
+    nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
+    return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment in progress; its runs are in ``folder`` until all are complete."""
+
+    place: ExperimentFolder
+    folder: Path
+    run_one: RunOne
+
+    def run(self, name: str, plan: generate.Plan) -> generate.Plan:
+        """Execute a run in a subfolder of ``folder``; return its plan with the new paths."""
+        log = self.place.folder.with_name(f"{self.place.folder.name}.{name}.vllm.log")
+        placed = dataclasses.replace(plan, folder=self.folder / name, server_log=log)
+        self.run_one(name, placed)
+        return placed
+
+    def check_on_pools(self, name: str, config: RunConfig, pools: str) -> generate.Plan:
+        """Check a run that reads the pools of the run called ``pools``; return its plan.
+
+        Raises:
+            UserError: ``generate.check`` refuses the run.
+        """
+        written, named = self.folder / pools, str(self.place.folder / pools)
+        at_work = self.place.within(config, name).model_copy(update={"pools": str(written)})
+        plan = generate.check(at_work)
+        run = plan.run.with_config(pools=named)
+        return dataclasses.replace(plan, run=run, pools_at=written)
+
+
+@contextlib.contextmanager
+def experiment(
+    place: ExperimentFolder, runs: Iterable[ResolvedRun], contact: Contact | None, run_one: RunOne
+) -> Iterator[Experiment]:
+    """Open the folder of an experiment for its runs; on exit, the folder gets its final name.
+
+    Raises:
+        TeacherError: A server of one of ``runs`` lacks a model; no other request was sent.
+    """
+    known = contact or Contact()
+    for run in runs:
+        if run.asks_servers and not run.config.endpoint.start_vllm:
+            generate.require_endpoints(run, known)
+    with new_folder(place.folder) as folder:
+        yield Experiment(place, folder, run_one)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRun:
+    """A control run, which is executed after the evaluated run."""
+
+    name: str  # name of the folder
+    config: RunConfig  # configuration; without folders if the control reads pools
+    description: str  # one line for display
+    plan: generate.Plan | None = None  # None if the control reads the pools of the evaluated run
+    run: ResolvedRun | None = None  # if it may write more tokens than the evaluated run
+    not_asked: str = ""  # why no request is sent; empty if the control is executed
+
+    def requests(self, problems: int) -> int:
+        """Return the maximum number of requests for ``problems`` problems, ignoring the journal."""
+        if self.not_asked:
+            return 0
+        attempts = self.config.think.k if self.plan else 0
+        return problems * (attempts + self.config.rounds * self.config.deliberate.d)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """An evaluation whose runs have all been checked; input of ``evaluate``."""
+
+    place: ExperimentFolder
+    runs: dict[str, generate.Plan]
+    """Plans of the runs ``BEFORE`` (if a baseline model is given) and ``AFTER``."""
+    controls: list[ControlRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult:
+    """The result of an evaluation: the comparison of the runs, and the controls."""
+
+    comparison: Comparison
+    controlled: Controlled | None  # None without controls
+
+
+def check(
+    config: RunConfig,
+    before: str | None = None,
+    controls: str | Collection[str] = (),
+    orders: int = 1,
+    on_checked: OnChecked | None = None,
+    contact: Contact | None = None,
+) -> EvaluationPlan:
+    """Check all runs of an evaluation with ``generate.check``.
+
+    Args:
+        config: Configuration as given by the user.
+        before: Baseline model for both roles; None for no comparison.
+        controls: A selection from ``metrics.controls.NAMES``, or ``all``; a text has commas.
+        orders: Number of different orders of the attempts in the caches of the run after.
+        on_checked: As in ``generate.check``, for each run in turn.
+        contact: As in ``generate.check``.
+
+    Raises:
+        UserError: The user has to fix something; nothing was written.
+        TeacherError: The server answers with the model ``before`` for another one.
+    """
+    names, configs = control_names(controls, config), {AFTER: config}
+    if before is None:
+        config.refuse_unnamed("--before BASE")
+    else:
+        configs = dict(zip((BEFORE, AFTER), paired(config, before, contact), strict=True))
+    place = ExperimentFolder.of(config, Path(configs[AFTER].roles[1]).name)
+    runs = {which: place.check(each, which, on_checked, contact) for which, each in configs.items()}
+    if BEFORE in runs:
+        base, after = runs[BEFORE].run.deliberator, runs[AFTER].run
+        for model in filter(None, (after.thinker, after.deliberator)):
+            refuse_same_model(base, model)
+    return EvaluationPlan(place, runs, controls_of(runs[AFTER], names, orders))
+
+
+def paired(
+    config: RunConfig, before: str, contact: Contact | None = None
+) -> tuple[RunConfig, RunConfig]:
+    """Return the configurations of the runs before and after, which differ only in their models.
+
+    Keys that are not set are filled in for the baseline model ``before`` and apply to both runs.
+    The baseline model also fills a role for which no model is named.
+
+    Raises:
+        UserError: ``resolve`` fails, the models are the same, or their profiles send different
+            fields.
+    """
+    models = {"teacher": before, "thinker": None, "deliberator": None}
+    before_run = resolve(config.model_copy(update=models), contact)
+    first = before_run.config
+    models |= {"thinker": config.thinker, "deliberator": config.deliberator}
+    if "teacher" in config.model_fields_set:
+        models["teacher"] = config.teacher
+    alike = ("domain", "think", "cache", "deliberate", "judge")
+    models |= {key: getattr(first, key) for key in alike}
+    second = config.model_copy(update=models)
+    if first.roles == second.roles:
+        raise ConfigError(
+            f"--before: {before} would be compared with itself",
+            "Name the trained model with --thinker, --deliberator or both.",
+        )
+    after_run = resolve(second, contact)
+    # Switches for a model's thinking are in ``extra_body``, which only a profile can set.
+    base = before_run.deliberator.profile
+    for model in filter(None, (after_run.thinker, after_run.deliberator)):
+        if model.profile.extra_body != base.extra_body:
+            raise ConfigError(
+                f"--before: the profile of {base.name} adds {dict(base.extra_body)} to requests, "
+                f"but the profile of {model.name} adds {dict(model.profile.extra_body)}",
+                f"Write a profile for {model.name} (a YAML file) with {base.name}'s extra_body.",
+            )
+    return first, after_run.config
+
+
+def evaluate(plan: EvaluationPlan, run_one: RunOne) -> EvaluationResult:
+    """Execute the runs of a plan from ``check``, compare them, and write the folder.
+
+    Raises:
+        TeacherError: A server lacks a model; no other request was sent.
+        ConfigError: A control is not possible on the attempts of the run; its requests were not
+            sent, and no folder was written.
+        RunError, KeyboardInterrupt: A run failed or was interrupted; no folder was written.
+    """
+    after = plan.runs[AFTER]
+    runs = [each.run for each in plan.runs.values()]
+    runs += [control.run for control in plan.controls if control.run]
+    with experiment(plan.place, runs, after.contact, run_one) as made:
+        folders = {which: made.run(which, each).folder for which, each in plan.runs.items()}
+        sides = {which: side_of(folder, which) for which, folder in folders.items()}
+        if BEFORE in sides:
+            refuse_other_ways(sides[BEFORE], sides[AFTER])
+        versions = {name: importlib.metadata.version(name) for name in _RAN_BY}
+        comparison = compare_sides(sides[AFTER], sides.get(BEFORE), versions)
+        write_versioned(comparison, made.folder / COMPARISON)
+        if not plan.controls:
+            return EvaluationResult(comparison, None)
+        checked = {
+            each.name: each.plan or made.check_on_pools(each.name, each.config, AFTER)
+            for each in plan.controls
+            if not each.not_asked
+        }
+        for name, each in checked.items():
+            made.run(name, each)
+        traces = {name: all_traces(made.folder / name) for name in checked}
+        missing = {each.name: each.not_asked for each in plan.controls if each.not_asked}
+        evaluated = all_traces(folders[AFTER])
+        controlled = compare_with_controls(evaluated, after.config.rounds, traces, missing)
+        write_versioned(controlled, made.folder / CONTROLS)
+        return EvaluationResult(comparison, controlled)
+
+
+def control_names(given: str | Iterable[str], config: RunConfig) -> list[str]:
+    """Return the names of controls; ``all`` stands for all that are possible with ``config``.
+
+    Raises:
+        ConfigError: A control is unknown.
+    """
+    listed = given.split(",") if isinstance(given, str) else given
+    names = list(dict.fromkeys(map(str.strip, listed)))
+    if "all" in names:
+        return [name for name in NAMES if name != CHAIN or not config.pools]
+    if unknown := sorted({*names} - {*NAMES}):
+        raise ConfigError(
+            f"--controls: unknown control {unknown[0]!r}",
+            f"Give all, or some of {', '.join(NAMES)}, separated by commas.",
+        )
+    return names
+
+
+def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:
+    """Return the controls of a checked run; ``orders`` includes the order of this run.
+
+    Raises:
+        ConfigError: The run reads other pools or has no deliberations, there are fewer orders, or
+            several orders and several rounds; a control is not possible on any of these problems;
+            or ``models.resolve.resolve`` fails.
+        BudgetError: The prompt of ``choose`` does not fit.
+    """
+    config = evaluated.config
+    if (names or orders > 1) and not config.rounds:
+        raise ConfigError(
+            "--controls and --orders need deliberations, but --d is 0",
+            "Set --d to 1 or more.",
+        )
+    if config.pools and CHAIN in names:
+        raise ConfigError(
+            f"--controls {CHAIN} needs the problems, which a run with --pools does not read",
+            f"Leave out --pools, or give --controls with some of "
+            f"{', '.join(name for name in NAMES if name != CHAIN)}.",
+        )
+    kinds = {problem.verifier for problem in evaluated.problems}
+    if GARBLED in names and kinds == {"instructions"}:  # which have no final answers
+        raise not_possible("garbled", "these problems")
+    if FOREIGN in names and len(evaluated.problems) < 2:
+        raise not_possible("foreign", "these problems")
+    made: list[ControlRun] = []
+    for name in (name for name in NAMES if name in names):
+        if name == CHAIN:
+            made += [_chain(evaluated)]
+        elif name == ALONE:
+            made += [_alone(config, wording) for wording in WORDINGS]
+        elif name == CHOOSE:
+            made += [_choose(evaluated)]
+        elif name == SKILL:
+            made += [_skill(evaluated)]
+        else:
+            does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)}: {NAMES[name]}"
+            cache = config.cache.model_copy(update={"attempts": name})
+            made += [ControlRun(name, reading_pools(config, cache=cache), does)]
+    return made + _other_orders(config, orders)
+
+
+def _alone(config: RunConfig, wording: str) -> ControlRun:
+    task = "think" if wording == "thinker" else "deliberate"
+    cache = config.cache.model_copy(update={"attempts": "none"})
+    deliberate = config.deliberate.model_copy(update={"task": task, "rounds": 1})
+    does = f"{config.roles[1]} answers alone, with the {wording}'s prompt, {_times(deliberate.d)}"
+    alone = reading_pools(config, cache=cache, deliberate=deliberate)
+    return ControlRun(alone_name(wording), alone, does)
+
+
+def _chain(evaluated: generate.Plan) -> ControlRun:
+    config, thinker = evaluated.config, evaluated.run.in_stage(THINK)
+    reader = reader_of(thinker.profile.tokenizer)
+    asked = (
+        conversation(asked_of_thinker(problem, config), problem.history)
+        for problem in evaluated.problems
+    )
+    longest = max(sum(map(reader.count, texts_of(messages))) for messages in asked)
+    most, tokens = _most_tokens(evaluated, thinker, longest)
+    does = f"writes one chain of {tokens}, {_CHAINS} times"
+    sampling = config.think.sampling.model_copy(update={"max_tokens": most})
+    folder = evaluated.folder.with_name(CHAIN)
+    changes: dict[str, Any] = {
+        "thinker": config.roles[0],
+        "think": config.think.model_copy(update={"k": _CHAINS, "min_k": 1, "sampling": sampling}),
+        # There is no cache, and a width of more than K attempts would be refused.
+        "cache": config.cache.model_copy(update={"width": None}),
+        "deliberate": config.deliberate.model_copy(update={"d": 0, "rounds": 1}),
+        "out": str(folder),
+    }
+    run = resolve(config.model_copy(update=changes))
+    plan = dataclasses.replace(evaluated, run=run, folder=folder)
+    return ControlRun(CHAIN, run.config, f"{config.roles[0]} {does}", plan, run)
+
+
+def _skill(evaluated: generate.Plan) -> ControlRun:
+    config, reads = evaluated.config, evaluated.run.deliberator
+    cache = config.cache.model_copy(update={"attempts": "none", "width": None})
+    deliberate = config.deliberate.model_copy(update={"task": "skill", "rounds": 1})
+    skill = reading_pools(config, cache=cache, deliberate=deliberate)
+    reader = reader_of(reads.profile.tokenizer)
+    sizes = (frame_tokens(each, 0, for_reader(each, skill), reader) for each in evaluated.problems)
+    most, tokens = _most_tokens(evaluated, reads, longest := max(sizes))
+    if most < 1:
+        counted = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
+        why = f"the skill with the longest problem has {longest:,} tokens{counted}, "
+        why += f"and the context of {config.roles[1]} {reads.profile.context:,}"
+        return ControlRun(SKILL, skill, f"Not asked: {why}", not_asked=why)
+    sampling = deliberate.sampling.model_copy(update={"max_tokens": most})
+    changes = {
+        "cache": cache.model_copy(update={"budget_tokens": longest}),
+        "deliberate": deliberate.model_copy(update={"sampling": sampling}),
+    }
+    skill = reading_pools(config, **changes)
+    run = resolve(skill.model_copy(update={"pools": AFTER}))
+    does = f"follows the skill in one response of {tokens}, {_times(deliberate.d)}"
+    return ControlRun(SKILL, skill, f"{config.roles[1]} {does}", run=run)
+
+
+def _most_tokens(evaluated: generate.Plan, model: ResolvedModel, prompt: int) -> tuple[int, str]:
+    """Return how many tokens a model may write in place of a heavy answer, and this in words.
+
+    They are those of the attempts of a cache and of the deliberations, as far as a ``prompt`` of so
+    many tokens and the server leave room. The limit of attempts in pools is the deliberator's.
+    """
+    config, deliberator = evaluated.config, evaluated.run.deliberator
+    random = config.cache.selection == "random"  # otherwise a cache needs all K attempts
+    attempts = (config.cache.width if random else None) or config.think.k
+    full = attempts * (evaluated.run.thinker or deliberator).sampling.max_tokens
+    deliberations = (config.rounds - 1) * config.deliberate.d + 1
+    full += deliberations * deliberator.sampling.max_tokens
+    room = model.profile.context - config.system_tokens - prompt - TEMPLATE_TOKENS
+    seen = config.endpoint.capabilities
+    most, why = min(  # maximum tokens, and what limits them
+        (full, ""),
+        (room, "more do not fit its context"),
+        ((seen and seen.max_output) or full, "its server allows no more in one response"),
+    )
+    short = f" of the {full:,} that the heavy answer may have ({why})" if why else ""
+    return most, f"at most {most:,} tokens{short}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _choose(evaluated: generate.Plan) -> ControlRun:
+    config = evaluated.config
+    deliberate = config.deliberate.model_copy(update={"task": "choose", "rounds": 1})
+    chooses = evaluated.run.with_config(deliberate=deliberate)
+    generate.check_room(chooses, evaluated.problems, asks=evaluated.contact is not None)
+    does = f"{config.roles[1]} names the best of the same attempts, {_times(deliberate.d)}"
+    if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
+        does += ", with the prompt for all domains"
+    return ControlRun(CHOOSE, reading_pools(config, deliberate=deliberate), does)
+
+
+def _other_orders(config: RunConfig, orders: int) -> list[ControlRun]:
+    width = config.cache.width or config.think.k
+    if orders > 1 and config.rounds > 1:
+        raise ConfigError(
+            f"--orders {orders} needs a single round, but there are {config.rounds}",
+            "Set --rounds to 1, or leave out --orders.",
+        )
+    if orders > width:
+        raise ConfigError(
+            f"--orders {orders}: a cache of {width} attempts has only {width} rotations",
+            f"Set --orders to {width} or less.",
+        )
+    controls = []
+    for places in range(1, orders):
+        cache = config.cache.model_copy(update={"order": config.cache.order + places})
+        does = f"{config.roles[1]} deliberates on the same attempts, rotated by {places}"
+        controls += [ControlRun(order_name(places), reading_pools(config, cache=cache), does)]
+    return controls

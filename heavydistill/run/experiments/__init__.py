@@ -1,1 +1,0 @@
-"""Experiments with several runs: evaluations with controls, crossings, comparisons."""

@@ -1,0 +1,348 @@
+"""Evaluation during a GRPO training, on prompts of problems that are never trained on.
+
+Each problem of the validation split has exactly one cache, whatever its success rate, so that HM -
+V is an average over problems. The cache comes from a run if there is one; otherwise the build made
+it, and these are counted.
+
+    eval_hm            share of deliberations on held-out caches that are correct
+    eval_v             value of the vote of their attempts; the same at every evaluation
+    eval_hm_minus_v    HM - V
+    eval_hm_garbled    HM on the same caches with other values in the attempts, as in the control
+                       ``garbled`` (``heavy.controls``), for those that can be garbled
+    eval_hm_minus_garbled
+                       the difference on the latter: what the values in the attempts are worth
+    eval_pass_at_1     share of a thinker's attempts at held-out problems that are correct
+    eval_pass_at_d     share of these problems with at least one correct attempt
+    eval_undecided     share of all responses that are undecided; they count as not correct
+    eval_unanswered    share of all responses without a final answer; they count as not correct
+    eval_cut_off       share of all responses that were cut off
+
+The last three are without garbled caches. Sampling settings are those of the training, with
+``num_generations_eval`` responses per row. A training samples from the whole distribution (top_p 1,
+top_k 0); `heavydistill evaluate` takes the settings of its run, so that its HM is another number.
+Without a server, every evaluation uses the same random numbers, and those of the training are not
+affected.
+
+Not covered: several rounds; near-duplicates of training problems that differ in a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from trl import GRPOTrainer
+
+from heavydistill.config.prompts import OwnPrompts
+from heavydistill.errors import BudgetError, ConfigError
+from heavydistill.experiments.controls import other_pools
+from heavydistill.heavy.cache import recut
+from heavydistill.heavy.prompts import of_version
+from heavydistill.heavy.pruning import Reader
+from heavydistill.heavy.voting import vote_value
+from heavydistill.schema import Cache, Problem, Trace, Trajectory, content_id, from_row
+from heavydistill.store.sets.folder import read_manifest, read_rows
+from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, TrajectoryRow
+from heavydistill.train.grpo.episodes import problem_row
+from heavydistill.train.grpo.reward import Reward
+from heavydistill.train.trainer import RolesMixin
+
+DELIBERATOR, THINKER, GARBLED = "deliberator", "thinker", "garbled"
+_MOST_GARBLED = 128
+# Values of ``rl_label`` with which a cache is used for evaluation; other caches are skipped.
+FIT = {
+    *(USED, "always_right", "never_right", "unmeasured"),
+    *("duplicate", "over_bound", "not_admitted", "over_cap"),
+}
+Row = dict[str, Any]
+ThinkerPrompt = Callable[[Problem], str]
+"""Function that returns the thinker's prompt for a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """The prompts of a held-out evaluation."""
+
+    roles: dict[str, list[Row]]
+    """Rows of each role, as made by ``problem_row``; rows of the deliberator also have ``cache``
+    (the id) and ``vote`` (value of the vote of the attempts). Rows of ``garbled`` are for the
+    deliberator too, with the id of the cache that was garbled."""
+    drawn: int
+    """Number of caches that were made by the build instead of a run."""
+    too_long: int
+    """Number of rows left out because they are too long."""
+
+    def __str__(self) -> str:
+        drawn = f" ({self.drawn:,} drawn by the build)" if self.drawn else ""
+        too_long = f", {self.too_long:,} too long" if self.too_long else ""
+        caches, problems = (len(self.roles[role]) for role in (DELIBERATOR, THINKER))
+        garbled = f", {len(self.roles[GARBLED]):,} also garbled" if GARBLED in self.roles else ""
+        of_thinker = f"{problems or 'no'} problems for a thinker"
+        return f"{caches:,} caches{drawn}{too_long}{garbled}, {of_thinker}"
+
+
+def held_out(
+    folder: Path,
+    most: int,
+    thinker_prompt: ThinkerPrompt | None,
+    learnt: Collection[str] = (),
+    fits: Callable[[str, Row], bool] = lambda role, row: True,
+    reader: Reader | None = None,
+) -> HeldOut:
+    """Return the held-out prompts of a folder of sets.
+
+    Args:
+        folder: Folder of sets.
+        most: Maximum number of rows of each role, selected by a hash of the problem's id, so that
+            they are the same with every seed.
+        thinker_prompt: Makes a thinker's prompt; None if no thinker is evaluated.
+        learnt: Problem texts of the training; an error is raised if one is held out.
+        fits: Whether a row of a role fits the model; the others are left out and counted.
+        reader: Tokenizer of the model, which fits garbled caches; None for none of them.
+
+    Raises:
+        ConfigError: There are no sets or no validation problems, or some cannot be used.
+    """
+    manifest = read_manifest(folder)
+    settings = [manifest.build, *(run.config for run in manifest.runs)]
+    own = [OwnPrompts.saved(each.get("prompts", {})) for each in settings]
+    rows = (from_row(ProblemRow, row) for row in read_rows(folder, "problems"))
+    problems = {row.id: row for row in rows if row.split == "validation"}
+    if not problems:
+        raise ConfigError(
+            f"held_out: {folder} has no problem in its validation split",
+            "Build with --set validation=0.05 or more, or give --held_out_from another folder.",
+        )
+    chosen = sorted(problems, key=lambda id: content_id("held", id))
+    caches: dict[str, CacheRow] = {}
+    for row in read_rows(folder, "caches"):
+        if row["problem"] not in problems or row["rl_label"] not in FIT or row["round"] > 1:
+            continue
+        before = caches.get(row["problem"])
+        if before is None or (before.drawn and not row["drawn"]):
+            caches[row["problem"]] = from_row(CacheRow, row)
+    kept = [caches[id] for id in chosen if id in caches][:most]
+    wanted = {item.generation for cache in kept for item in cache.items}
+    attempts = {
+        row["id"]: from_row(TrajectoryRow, row)
+        for row in read_rows(folder, "trajectories")
+        if row["id"] in wanted
+    }
+    if attempts.keys() != wanted:
+        raise ConfigError(
+            f"held_out: {folder} has caches without their attempts, which the vote needs",
+            "A refilter drops attempts: give the folder of the build with --held_out_from.",
+        )
+    of_roles: dict[str, list[Row]] = {
+        DELIBERATOR: [
+            {
+                **problem_row(problems[cache.problem], cache.prompt),
+                "cache": cache.id,
+                "vote": vote_value([attempts[item.generation] for item in cache.items]),
+            }
+            for cache in kept
+        ],
+        THINKER: [problem_row(problems[id], thinker_prompt(problems[id])) for id in chosen[:most]]
+        if thinker_prompt
+        else [],
+    }
+    if reader:
+        prompts = {
+            cache.id: _garbled(problems[cache.problem], cache, attempts, reader, own)
+            for cache in kept[:_MOST_GARBLED]
+        }
+        of_roles[GARBLED] = [
+            {**problem_row(problems[cache.problem], prompt), "cache": cache.id}
+            for cache in kept
+            if (prompt := prompts.get(cache.id))
+        ]
+    both = {row["text"] for rows in of_roles.values() for row in rows} & set(learnt)
+    if both:
+        raise ConfigError(
+            f"held_out_from: {len(both)} of the held-out problems of {folder} are also trained on, "
+            f"such as {min(both)[:80]!r}",
+            "Give a folder with other problems, or leave held_out_from out if dataset_name is "
+            "given.",
+        )
+    fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
+    too_long = sum(len(of_roles[role]) - len(fitting[role]) for role in (DELIBERATOR, THINKER))
+    if reader:
+        fit = {row["cache"] for row in fitting[DELIBERATOR]}
+        fitting[GARBLED] = [row for row in fitting[GARBLED] if row["cache"] in fit]
+    return HeldOut(fitting, sum(cache.drawn for cache in kept), too_long)
+
+
+def _garbled(
+    problem: Problem,
+    cache: Cache,
+    attempts: Mapping[str, Trajectory],
+    reader: Reader,
+    own: Sequence[OwnPrompts],
+) -> str | None:
+    """Return the prompt of a cache with garbled attempts; None if it cannot be made."""
+    prompt = of_version(cache.prompt_version, *own)
+    shown = [attempts[item.generation] for item in cache.items]
+    trace = Trace(problem=problem, pool=shown, caches=[cache])
+    found = next(other_pools("garbled", [trace]), None)
+    if prompt is None or found is None:
+        return None
+    new = [replace(new, id=old.id) for old, new in zip(shown, found[1], strict=True)]
+    # As many tokens as the model's tokenizer counts in the cache, which another one may have cut.
+    budget = max(cache.budget_tokens, reader.count(cache.prompt))
+    with contextlib.suppress(BudgetError):
+        return recut(problem, cache, new, budget_tokens=budget, prompt=prompt, reader=reader).prompt
+    return None
+
+
+Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequence[Reward]]
+"""Function that judges one response per row (``VerdictReward.judge``)."""
+HeldOutResponse = tuple[int, Reward]
+"""(index of a held-out row, reward of a response to it)."""
+
+
+def figures(
+    rows: Mapping[str, Sequence[Row]], responses: Mapping[str, list[HeldOutResponse]]
+) -> dict[str, float]:
+    """Return the metrics of an evaluation, without the prefix ``eval_``, for the roles that have
+    rows.
+
+    ``responses`` has the same number of responses for each row of a role.
+    """
+    found: dict[str, float] = {}
+    for role, of_role in responses.items():
+        right = _share_right(of_role)
+        if role == DELIBERATOR:
+            v = fmean(row["vote"] for row in rows[role])
+            found |= {"hm": right, "v": v, "hm_minus_v": right - v}
+        elif role == GARBLED:
+            caches = {row["cache"] for row in rows[role]}
+            same = [
+                each
+                for each in responses[DELIBERATOR]
+                if rows[DELIBERATOR][each[0]]["cache"] in caches
+            ]
+            found |= {"hm_garbled": right, "hm_minus_garbled": _share_right(same) - right}
+        else:
+            solved = {row for row, reward in of_role if reward.is_right}
+            found |= {"pass_at_1": right, "pass_at_d": len(solved) / len(rows[role])}
+    everything = [reward for role in responses if role != GARBLED for _, reward in responses[role]]
+    found["undecided"] = fmean(reward.is_right is None for reward in everything)
+    for kind in ("unanswered", "cut_off"):
+        found[kind] = fmean(reward.kind == kind for reward in everything)
+    return found
+
+
+def _share_right(responses: Sequence[HeldOutResponse]) -> float:
+    return fmean(bool(reward.is_right) for _, reward in responses)
+
+
+class HeldOutEvaluation(RolesMixin, GRPOTrainer):
+    """Mixin for TRL's trainer that evaluates on held-out rows.
+
+    ``eval_dataset`` maps roles to rows as in ``HeldOut``. ``judge`` must be set before an
+    evaluation; ``most_tokens`` has the maximum tokens of a response by role (default:
+    ``max_completion_length``).
+    """
+
+    control: Any
+
+    def __init__(
+        self,
+        *,
+        judge: Judge | None = None,
+        most_tokens: Mapping[str, int] | None = None,
+        **options: Any,
+    ) -> None:
+        self._judge, self._most_tokens = judge, most_tokens or {}
+        super().__init__(**options)
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Evaluate, log and call the callbacks, as the Trainer does; ``ignore_keys`` is ignored."""
+        given = (eval_dataset or self.eval_dataset).items()
+        rows = {role: list(of_role) for role, of_role in sorted(given) if len(of_role)}
+        started = time.perf_counter()
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with self._same_draw():
+                responses = {role: self._responses(role, rows[role]) for role in rows}
+            found = figures(rows, responses)
+            found["runtime"] = time.perf_counter() - started
+            metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
+            self.log(metrics)  # outside training mode TRL adds no training metrics
+        finally:
+            self.model.train(was_training)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+    def _responses(self, role: str, rows: list[Row]) -> list[HeldOutResponse]:
+        """Return the judged responses of all processes."""
+        assert self._judge, "there is nobody to judge"
+        ids = self._tokenize_prompts([row["prompt"] for row in rows])[0]
+        # Prompts of similar length share a batch, which is padded to its longest prompt.
+        order = sorted(range(len(rows)), key=lambda row: (-len(ids[row]), row))
+        prompted = [row for row in order for _ in range(self.num_generations_eval)]
+        state = self.accelerator
+        # All processes need the same number of batches, or one would hang; the surplus is dropped.
+        missing = -len(prompted) % state.num_processes
+        padded = [*prompted, *prompted[:1] * missing]
+        mine = padded[state.process_index :: state.num_processes]
+        size = self.args.per_device_eval_batch_size
+        written: list[list[int]] = []
+        writer = DELIBERATOR if role == GARBLED else role
+        with self._at_most(self._most_tokens.get(writer, self.max_completion_length)):
+            for start in range(0, len(mine), size):
+                prompts = [ids[row] for row in mine[start : start + size]]
+                written += self._generate_single_turn(prompts, None, {}, 1)[0]
+        judged = self._judge([rows[row] for row in mine], written)
+        own = list(zip(mine, judged, strict=True))
+        if missing and state.process_index >= state.num_processes - missing:
+            own = own[:-1]
+        gathered: list[HeldOutResponse] = gather_object(own)
+        return gathered
+
+    @contextlib.contextmanager
+    def _same_draw(self) -> Iterator[None]:
+        """Use the same random numbers at every evaluation, in this process."""
+        device, of_numpy = self.accelerator.device, np.random.get_state()  # vLLM may use both
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(self._sampling_seed)
+            np.random.seed(self._sampling_seed % 2**32)
+            try:
+                yield
+            finally:
+                np.random.set_state(of_numpy)
+
+    @property
+    def _sampling_seed(self) -> int:
+        """Seed of this process; vLLM's processes that share a model need the same one."""
+        shared = self.args.vllm_tensor_parallel_size if self.use_vllm else 1
+        return int(self.args.seed + self.accelerator.process_index // shared)
+
+    @contextlib.contextmanager
+    def _at_most(self, tokens: int) -> Iterator[None]:
+        """Limit responses to ``tokens`` tokens, with and without vLLM."""
+        try:
+            self._set_most(tokens)
+            yield
+        finally:
+            self._set_most(self.max_completion_length)
+
+    def _set_most(self, tokens: int) -> None:
+        if self.use_vllm:
+            self.vllm_generation.max_completion_length = tokens
+        else:
+            self.generation_config.max_new_tokens = tokens
+            self.generation_kwargs["max_new_tokens"] = tokens

@@ -1,0 +1,1 @@
+"""Supervised fine-tuning: its options, the tokens of its rows, the training."""
