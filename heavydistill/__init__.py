@@ -119,10 +119,10 @@ def generate(config: RunConfig | Mapping[str, Any], on_status: OnStatus | None =
     """
     from heavydistill.config.run import RunConfig
     from heavydistill.config.yaml import as_section
-    from heavydistill.models.contact import Contact
+    from heavydistill.models.contact import ServerProbe
     from heavydistill.run.generate import check
 
-    plan = check(as_section(RunConfig, config), contact=Contact())
+    plan = check(as_section(RunConfig, config), contact=ServerProbe())
     return _run(plan.folder.name, plan, on_status)
 
 
@@ -183,8 +183,8 @@ def evaluate(
     from heavydistill.config.run import RunConfig
     from heavydistill.config.yaml import as_section
     from heavydistill.experiments import evaluation
-    from heavydistill.models.contact import Contact
+    from heavydistill.models.contact import ServerProbe
 
     asked = as_section(RunConfig, config)
-    plan = evaluation.check(asked, before, controls, orders, contact=Contact())
+    plan = evaluation.check(asked, before, controls, orders, contact=ServerProbe())
     return evaluation.evaluate(plan, functools.partial(_run, on_status=on_status))

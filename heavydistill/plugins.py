@@ -41,7 +41,7 @@ TAKES: dict[str, str] = {
     "filter": "(problem, generation, attempts)",
     "selection": "(pool, width, rng)",
     "pruning": "(attempt, tokens, reader)",
-    "exporter": "a curate.exports.export.Trainer with its templates",
+    "exporter": "a curate.exports.export.ExportTarget with its templates",
     "teacher": "the path of a profile",
     "prompt": "the path of a prompt",
 }

@@ -171,13 +171,13 @@ def test_a_selection_that_breaks_its_rules_is_named(written, does, told):
         select("bad", pool_of("1", "1", "2", "3"), 2, random.Random(0))
 
 
-class Named:
+class MentionSummary:
     """A class of a file, which stands for the file."""
 
 
 def test_a_function_or_class_stands_for_its_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config = RunConfig(plugins=[select, "mine.py"], verify={"own": [Named]})  # type: ignore[list-item, arg-type]
+    config = RunConfig(plugins=[select, "mine.py"], verify={"own": [MentionSummary]})  # type: ignore[list-item, arg-type]
     assert config.plugins == [select.__code__.co_filename, str(tmp_path / "mine.py")]
     assert config.verify.own == [__file__]
     cell: dict[str, type] = {}

@@ -20,7 +20,7 @@ from heavydistill.heavy.episode import Ask, Episode, Rules, SampleAsk, VerdictAs
 from heavydistill.heavy.voting import vote_value
 from heavydistill.metrics.estimators import share_right
 from heavydistill.models.registry import open_engine, profile_at
-from heavydistill.models.request import Engine, Request, fields_of, forget, sample_seed, user_turn
+from heavydistill.models.request import Engine, Request, discard, fields_of, sample_seed, user_turn
 from heavydistill.models.tokenizer import reader_of
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Problem, Trace
@@ -60,7 +60,7 @@ def sampled(engine: Engine, asks: list[SampleAsk]) -> list[dict[str, object]]:
         sampling = TEACHER.deliberator if ask.round else TEACHER.thinker
         seed = sample_seed(SEED, TEACHER.name, messages, ask.index)
         requests.append(Request(messages, sampling, seed, ask.index))
-    responses = engine.generate(requests, forget)
+    responses = engine.generate(requests, discard)
     # A response that failed is data too: the episode goes on with the others.
     return [fields_of(TEACHER.name, *pair) for pair in zip(requests, responses, strict=True)]
 

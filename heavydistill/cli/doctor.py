@@ -17,7 +17,7 @@ from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import TeacherError, UserError
 from heavydistill.models import capabilities, registry
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.profiles import Profile, provider_at
 from heavydistill.models.resolve import located, resolve
 from heavydistill.models.tokenizer import (
@@ -92,7 +92,7 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     number = 0 if config.pools else len(load(config.problems, config.verify))
     endpoint, roles = config.endpoint, config.roles
     models = {name: registry.profile_at(name, endpoint, config.sampling) for name in roles}
-    contact = Contact()
+    contact = ServerProbe()
     for profile in models.values():
         if profile.kind == "endpoint":
             contact.require(profile.model, endpoint)

@@ -85,14 +85,14 @@ def evaluate(
     asked = run_config(keys, config, benchmark, "evaluate")
     from heavydistill.experiments import evaluation
     from heavydistill.experiments.comparison import AFTER
-    from heavydistill.models.contact import Contact
+    from heavydistill.models.contact import ServerProbe
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled, print_headline
     from heavydistill.report.summary import print_summary
 
     console = Console()
     with checking(console) as on_checked:
-        contact = None if dry_run else Contact()
+        contact = None if dry_run else ServerProbe()
         names = () if controls is None else controls
         plan = evaluation.check(asked, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)
@@ -148,12 +148,12 @@ def cross(
     # Errors are reported before the slow imports.
     asked = run_config(keys, config, benchmark, "evaluate")
     from heavydistill.experiments import crossing
-    from heavydistill.models.contact import Contact
+    from heavydistill.models.contact import ServerProbe
     from heavydistill.report.comparison import print_crossing
 
     console = Console()
     with checking(console) as on_checked:
-        contact = None if dry_run else Contact()
+        contact = None if dry_run else ServerProbe()
         names = [list(filter(None, map(str.strip, t.split(",")))) for t in (thinkers, deliberators)]
         plan = crossing.check(asked, names[0], names[1], on_checked, contact)
     _print_plans(plan.asked, console)

@@ -15,7 +15,7 @@ from heavydistill.store.journal import skipped_note
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.run.estimate import Amounts, Estimate, Range, StageEstimate
+    from heavydistill.run.estimate import Estimate, Range, RemainingWork, StageEstimate
     from heavydistill.run.generate import Plan
     from heavydistill.run.pools import PoolsOfRun
 
@@ -171,7 +171,7 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
         yield f"Settings found by doctor: {seen.checked or 'as configured'}", False
 
 
-def _cells(amounts: Amounts) -> list[str]:
+def _cells(amounts: RemainingWork) -> list[str]:
     return [
         _span(amounts.calls, lambda value, up: f"{value:,.0f}"),
         _span(amounts.prompt_tokens, _tokens),

@@ -25,7 +25,7 @@ from heavydistill.run.interrupts import as_exceptions
 from heavydistill.store.redact import name_alone
 
 if TYPE_CHECKING:
-    from heavydistill.curate.redeliberation import DeliberationTally, Volume
+    from heavydistill.curate.redeliberation import DeliberationTally, RequestEstimate
     from heavydistill.models.resolve import ResolvedRun
     from heavydistill.problems import OnChecked
     from heavydistill.run.generate import Plan
@@ -168,7 +168,7 @@ def remark_without_thinking(run: ResolvedRun) -> str:
     )
 
 
-def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
+def print_volume(volume: RequestEstimate, run: ResolvedRun, console: Console) -> None:
     """Print the number of deliberations to request, with their tokens and cost."""
     from heavydistill.models.tokenizer import SERVER
 

@@ -68,13 +68,13 @@ def generate(
     """
     asked = run_config(keys, config, benchmark)  # reports errors before the slow imports
     from heavydistill.heavy import prompts
-    from heavydistill.models.contact import Contact
+    from heavydistill.models.contact import ServerProbe
     from heavydistill.models.request import conversation, texts_of
     from heavydistill.run.generate import check
 
     console = Console()
     with checking(console) as on_checked:
-        plan = check(asked, True, on_checked, None if dry_run else Contact())
+        plan = check(asked, True, on_checked, None if dry_run else ServerProbe())
     print_plan(plan, console, in_full=dry_run)
     if dry_run:
         console.rule("resolved configuration")

@@ -177,11 +177,11 @@ def refilter(
     """
     from heavydistill.curate import refilter
     from heavydistill.hub.dataset_card import write_card
-    from heavydistill.models.contact import Contact
+    from heavydistill.models.contact import ServerProbe
 
     console = Console()
     config = load(RefilterConfig, overrides=keys | {"sets": str(sets)})
-    plan = refilter.check(config, None if dry_run else Contact())
+    plan = refilter.check(config, None if dry_run else ServerProbe())
     for warning in plan.warnings:
         say(f"Warning: {warning}", console, "yellow")
     print_volume(plan.volume, plan.run, console)

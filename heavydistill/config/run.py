@@ -234,7 +234,7 @@ class RunConfig(Section):
     """Folder of the run (default: runs/TEACHER-TIME)."""
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         """Return the keys that determine the traces of a run, as JSON.
 
         Folders, the server of a model and the number of processes are left out; limits for a
@@ -276,7 +276,7 @@ class RunConfig(Section):
     @property
     def identity(self) -> str:
         """Return a hash of ``asked``."""
-        canonical = json.dumps(self.asked, sort_keys=True, ensure_ascii=False)
+        canonical = json.dumps(self.identity_fields, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property

@@ -26,10 +26,10 @@ from heavydistill.curate import selection
 from heavydistill.curate.build_state import BuildState, OnProgress, SourceRun, open_sources
 from heavydistill.curate.candidates import UNMEASURED
 from heavydistill.curate.mixture import NOT_ADMITTED, OVER_BOUND
-from heavydistill.curate.redeliberation import Redeliberation, Volume, resolve
+from heavydistill.curate.redeliberation import Redeliberation, RequestEstimate, resolve
 from heavydistill.curate.set_writer import SetWriter, quantiles
 from heavydistill.errors import ConfigError, MissingModelError
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.schema import Stratum
 from heavydistill.store.atomic import new_folder, refuse_taken
@@ -55,7 +55,7 @@ from heavydistill.store.traces import rows_in
 
 _GUARDED_ROWS = 256
 
-OnVolume = Callable[[ResolvedRun, Volume], None]
+OnVolume = Callable[[ResolvedRun, RequestEstimate], None]
 
 
 def build_sets(
@@ -78,7 +78,7 @@ def build_sets(
             are in the journal, and running the same command again continues from there.
     """
     config.load_plugins()
-    contact = None if dry_run else Contact()
+    contact = None if dry_run else ServerProbe()
     sources = open_sources(config.runs)
     _require_pools(config, sources)
     # Servers are contacted before anything large is loaded.

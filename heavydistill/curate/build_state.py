@@ -30,9 +30,9 @@ from heavydistill.curate.candidates import (
     set_of,
     success_of,
 )
-from heavydistill.curate.filters.contamination import Screen
+from heavydistill.curate.filters.contamination import ContaminationFilter
 from heavydistill.curate.filters.labels import (
-    Signs,
+    ResponseSignals,
     fingerprint,
     look_at_deliberation,
     look_at_trajectory,
@@ -149,7 +149,7 @@ class GenerationNote:
     fingerprint: str  # Equal for texts that differ only in typography
     model: str  # Model that wrote it
     right: bool | None = None  # Only for deliberations, as the next field
-    signs: Signs | None = None
+    signs: ResponseSignals | None = None
 
 
 @dataclass(slots=True)
@@ -226,7 +226,7 @@ class BuildState:
         paper = config.cache.budget_tokens or PAPER_BUDGET_TOKENS
         self.budget_tokens = min(room, paper, self.preset.most_tokens or room)
         """Maximum number of tokens of a drawn cache, and of an RL prompt."""
-        self.screen = Screen(config.against)
+        self.screen = ContaminationFilter(config.against)
         self.problems: dict[str, ProblemNote] = {}
         """Notes by problem id in the sets; the same problem has the same id in every run."""
         self.notes: dict[str, list[TraceNote]] = {source.name: [] for source in sources}

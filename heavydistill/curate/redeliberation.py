@@ -29,7 +29,7 @@ from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
 from heavydistill.curate.build_state import BuildState, OnProgress, SetOfTrace, SourceRun
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.counts import Usage, no_usage
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import identified
 from heavydistill.models.registry import profile_file, revision_of
 from heavydistill.models.request import (
@@ -67,7 +67,7 @@ _DELIBERATE = "deliberate"
 
 
 def resolve(
-    config: BuildConfig, run: RunConfig | None, contact: Contact | None = None
+    config: BuildConfig, run: RunConfig | None, contact: ServerProbe | None = None
 ) -> ResolvedRun:
     """Return a resolved run that deliberates on the sets of ``run`` (None for an imported pool).
 
@@ -98,7 +98,7 @@ def resolve_choice(
     section: str,
     out: Path,
     about: object,
-    contact: Contact | None,
+    contact: ServerProbe | None,
     system: str | None = None,
 ) -> ResolvedRun:
     """Return the resolved run in which the model of ``choice`` deliberates on caches.
@@ -156,7 +156,7 @@ def _as_in_run(choice: Redeliberate, run: RunConfig) -> Redeliberate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Volume:
+class RequestEstimate:
     """Number and size of the requests of a redeliberation."""
 
     caches: int
@@ -169,7 +169,9 @@ class Volume:
     skipped: int  # Unreadable lines of the journal
 
 
-def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate") -> Volume:
+def volume_of(
+    run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate"
+) -> RequestEstimate:
     """Return the volume of a redeliberation on these caches; sends no request.
 
     If the tokenizer of the model is unknown, the prompts have the tokens that the caches record:
@@ -203,7 +205,7 @@ def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redelib
             f"{less if room > 0 else 'Use'} a model with a larger context.",
         )
     completion_tokens = (count * d - in_journal) * most
-    return Volume(
+    return RequestEstimate(
         caches=count,
         requests=count * d,
         in_journal=in_journal,
@@ -298,11 +300,11 @@ class Deliberations:
 
 def deliberate(
     run: ResolvedRun,
-    volume: Volume,
+    volume: RequestEstimate,
     pairs: Callable[[], Pairs],
     folder: Path,
     on_progress: Callable[[DeliberationTally], None] = lambda tally: None,
-    contact: Contact | None = None,
+    contact: ServerProbe | None = None,
 ) -> tuple[Deliberations, DeliberationTally]:
     """Request deliberations on caches, and judge them.
 
@@ -321,7 +323,7 @@ def deliberate(
             are in the journal.
     """
     if run.asks_servers:
-        require_endpoints(run, contact or Contact())
+        require_endpoints(run, contact or ServerProbe())
     from heavydistill.run.recipe.pipeline import paying
 
     tally = DeliberationTally()
@@ -387,14 +389,14 @@ class Redeliberation:
     """
 
     def __init__(
-        self, build: BuildState, runs: Mapping[str, ResolvedRun], contact: Contact | None
+        self, build: BuildState, runs: Mapping[str, ResolvedRun], contact: ServerProbe | None
     ) -> None:
         self._build, self._contact = build, contact
         seen = set()
         for note in build.pending():
             note.asked = note.of not in seen  # runs that share a pool have equal sets
             seen.add(note.of)
-        self.volumes: list[tuple[SourceRun, ResolvedRun, Volume]] = []
+        self.volumes: list[tuple[SourceRun, ResolvedRun, RequestEstimate]] = []
         """(source run, resolved run, volume) for each source run with sets to deliberate on."""
         self._written: dict[str, Deliberations] = {}
         for source in build.sources:

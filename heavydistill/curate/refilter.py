@@ -33,7 +33,7 @@ from heavydistill.curate.candidates import (
 )
 from heavydistill.curate.redeliberation import (
     DeliberationTally,
-    Volume,
+    RequestEstimate,
     deliberate,
     resolve_choice,
     volume_of,
@@ -41,7 +41,7 @@ from heavydistill.curate.redeliberation import (
 from heavydistill.curate.set_writer import SetFiles, quantiles, rl_row
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.metrics.counts import unanswered_because
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.registry import profile_at, profile_file, revision_of
 from heavydistill.models.resolve import ResolvedRun, located
 from heavydistill.schema import Deliberation, from_row
@@ -70,9 +70,9 @@ class RefilterPlan:
     student: Student  # Student of the sets
     problems: dict[str, ProblemRow]  # Problems by id
     run: ResolvedRun  # Resolved run that queries the checkpoint
-    volume: Volume
+    volume: RequestEstimate
     warnings: list[str]  # Warnings to print before any request is sent
-    contact: Contact | None  # Contact that has queried the server; None if nothing was sent
+    contact: ServerProbe | None  # Contact that has queried the server; None if nothing was sent
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class RefilterOutcome:
         )
 
 
-def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPlan:
+def check(config: RefilterConfig, contact: ServerProbe | None = None) -> RefilterPlan:
     """Run all checks that need no request to a model; writes nothing.
 
     The checkpoint's server is contacted before the student is loaded; without a ``contact`` no
@@ -189,7 +189,7 @@ def refilter(
 
 
 def _resolved(
-    config: RefilterConfig, manifest: Manifest, student: Student, contact: Contact | None
+    config: RefilterConfig, manifest: Manifest, student: Student, contact: ServerProbe | None
 ) -> ResolvedRun:
     endpoint, sampling = config.endpoint, config.sampling
     if sampling.max_tokens is None:

@@ -25,7 +25,7 @@ from heavydistill.doctor import Finding, Result
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.capabilities import SET_IT, Context
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.http.client import close_client, open_client
 from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN, ChatCompletion, Place
 from heavydistill.models.http.cut_prompts import LARGER_CONTEXT, is_cut, plain_prompt
@@ -242,7 +242,7 @@ class Examination:
         return min(_ENOUGH, self._fitting, most)
 
     def _context(self) -> Finding:
-        said = Contact().context(self._profile.model, self._endpoint)
+        said = ServerProbe().context(self._profile.model, self._endpoint)
         known = self._patient.context
         by_us = f"{known.tokens:,} tokens, {known.source}"
         if not said:

@@ -24,7 +24,7 @@ from heavydistill.doctor import Finding, Result
 from heavydistill.errors import ConfigError
 from heavydistill.models.profiles import Profile, ProfileFile, provider_at, serve_command
 from heavydistill.models.registry import open_engine
-from heavydistill.models.request import Request, forget, user_turn
+from heavydistill.models.request import Request, discard, user_turn
 from heavydistill.models.vllm.server import largest_setup, vllm
 from heavydistill.sandbox import bubblewrap
 
@@ -191,7 +191,7 @@ def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Findin
     engine = open_engine(profile, Endpoint())
     loaded = f"{profile.model} loads in {time.perf_counter() - started:.1f} s"
     yield Finding("checkpoint", "ok", loaded)
-    (response,) = engine.generate([Request(user_turn(prompt), sampling, seed=0)], forget)
+    (response,) = engine.generate([Request(user_turn(prompt), sampling, seed=0)], discard)
     engine.close()
     text = (
         f"{response.completion_tokens} tokens in {response.latency_s:.1f} s, "

@@ -20,8 +20,8 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import (
     COMPARISON,
     Comparison,
-    Measured,
     Model,
+    RunMetrics,
     Side,
     compare_sides,
     refuse_other_verdicts,
@@ -99,7 +99,7 @@ def side_of(run: Path, name: str) -> Side:
         raise ConfigError(f"{run / 'summary.json'} is not the summary of a run", _A_RUN) from error
     # Traces of a run on pools also contain the usage of the run that made the pools.
     statuses = statuses_alone(summary.statuses)
-    measured = Measured(
+    measured = RunMetrics(
         name=name,
         heavydistill=str(record.get("heavydistill", "")),
         thinker=thinker,

@@ -27,7 +27,7 @@ from heavydistill.experiments.evaluation import (
     reading_pools,
 )
 from heavydistill.metrics.crossing import CROSSING, Crossing, Samplings, cross
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import THINK
 from heavydistill.models.resolve import ResolvedRun, resolve
@@ -56,7 +56,7 @@ def check(
     thinkers: Sequence[str],
     deliberators: Sequence[str],
     on_checked: OnChecked | None = None,
-    contact: Contact | None = None,
+    contact: ServerProbe | None = None,
 ) -> CrossingPlan:
     """Check all runs of a crossing of these models with ``generate.check``.
 

@@ -59,12 +59,12 @@ from heavydistill.metrics.controls import (
     NAMES,
     SKILL,
     WORDINGS,
-    Controlled,
+    ControlReport,
     alone_name,
     compare_with_controls,
     order_name,
 )
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import refuse_same_model
 from heavydistill.models.request import THINK, conversation, texts_of
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
@@ -109,7 +109,11 @@ class ExperimentFolder:
         return config.model_copy(update=places)
 
     def check(
-        self, config: RunConfig, name: str, on_checked: OnChecked | None, contact: Contact | None
+        self,
+        config: RunConfig,
+        name: str,
+        on_checked: OnChecked | None,
+        contact: ServerProbe | None,
     ) -> generate.Plan:
         """Check one of the runs with ``generate.check``."""
         return generate.check(self.within(config, name), on_checked=on_checked, contact=contact)
@@ -151,14 +155,17 @@ class Experiment:
 
 @contextlib.contextmanager
 def experiment(
-    place: ExperimentFolder, runs: Iterable[ResolvedRun], contact: Contact | None, run_one: RunOne
+    place: ExperimentFolder,
+    runs: Iterable[ResolvedRun],
+    contact: ServerProbe | None,
+    run_one: RunOne,
 ) -> Iterator[Experiment]:
     """Open the folder of an experiment for its runs; on exit, the folder gets its final name.
 
     Raises:
         TeacherError: A server of one of ``runs`` lacks a model; no other request was sent.
     """
-    known = contact or Contact()
+    known = contact or ServerProbe()
     for run in runs:
         if run.asks_servers and not run.config.endpoint.start_vllm:
             generate.require_endpoints(run, known)
@@ -200,7 +207,7 @@ class EvaluationResult:
     """The result of an evaluation: the comparison of the runs, and the controls."""
 
     comparison: Comparison
-    controlled: Controlled | None  # None without controls
+    controlled: ControlReport | None  # None without controls
 
 
 def check(
@@ -209,7 +216,7 @@ def check(
     controls: str | Collection[str] = (),
     orders: int = 1,
     on_checked: OnChecked | None = None,
-    contact: Contact | None = None,
+    contact: ServerProbe | None = None,
 ) -> EvaluationPlan:
     """Check all runs of an evaluation with ``generate.check``.
 
@@ -240,7 +247,7 @@ def check(
 
 
 def paired(
-    config: RunConfig, before: str, contact: Contact | None = None
+    config: RunConfig, before: str, contact: ServerProbe | None = None
 ) -> tuple[RunConfig, RunConfig]:
     """Return the configurations of the runs before and after, which differ only in their models.
 

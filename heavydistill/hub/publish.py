@@ -119,7 +119,7 @@ _PATHS: dict[Kind, re.Pattern[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class PublishBundle:
     """The files to send."""
 
     kind: Kind
@@ -137,7 +137,7 @@ class Parcel:
         }
 
 
-def pack(folder: Path, options: PublishOptions) -> Parcel:
+def pack(folder: Path, options: PublishOptions) -> PublishBundle:
     """Collect and check the files of sets, a run or a trained model; writes nothing next to them.
 
     Raises:
@@ -168,7 +168,7 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
     left = [path for path in folder.iterdir() if path.name not in opened]
     left += [path for name in opened for path in (folder / name).iterdir()]
     names = sorted(path.relative_to(folder).as_posix() for path in left)
-    return Parcel(kind, files, [name for name in names if name not in files], message, held)
+    return PublishBundle(kind, files, [name for name in names if name not in files], message, held)
 
 
 def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
@@ -268,7 +268,7 @@ def _refuse_links(folder: Path, kind: Kind) -> None:
             )
 
 
-def copy(parcel: Parcel, folder: Path) -> Path:
+def copy(parcel: PublishBundle, folder: Path) -> Path:
     """Write the files into the folder NAME.dry-run next to ``folder``; an earlier copy is replaced.
 
     Returns:
@@ -314,7 +314,7 @@ class PublishResult:
     deleted: list[str]  # files of an earlier publication that the commit deleted
 
 
-def deletions(parcel: Parcel, options: PublishOptions) -> list[str]:
+def deletions(parcel: PublishBundle, options: PublishOptions) -> list[str]:
     """Return the files on the Hub that the commit would delete; changes nothing on the Hub.
 
     Raises:
@@ -331,7 +331,7 @@ def deletions(parcel: Parcel, options: PublishOptions) -> list[str]:
     return []
 
 
-def _outdated(there: DatasetInfo | ModelInfo, parcel: Parcel) -> list[str]:
+def _outdated(there: DatasetInfo | ModelInfo, parcel: PublishBundle) -> list[str]:
     """Return files of an earlier publication of this kind that are no longer sent."""
     names = sorted(file.rfilename for file in there.siblings or [])
     if _MARKS[parcel.kind] not in names:
@@ -353,7 +353,7 @@ def publish(folder: str | Path, options: PublishOptions | Mapping[str, Any]) -> 
     return send(pack(Path(folder), options), options)
 
 
-def send(parcel: Parcel, options: PublishOptions) -> PublishResult:
+def send(parcel: PublishBundle, options: PublishOptions) -> PublishResult:
     """Send the files as one commit.
 
     Raises:

@@ -64,7 +64,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class RunMetrics:
     """One run of a comparison; the keys of its statuses come from ``counts.statuses_alone``."""
 
     name: str  # "before" or "after", "A" or "B"
@@ -79,7 +79,7 @@ class Measured:
 class Side:
     """A run to compare."""
 
-    run: Measured
+    run: RunMetrics
     config: dict[str, Any]  # configuration without models, folders and addresses
     tally: RunTally  # counts, with the figures of each problem
     minus_controls: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -222,8 +222,8 @@ class Comparison(Changes):
     versions: dict[str, str]  # versions of the packages that ran the models, if known
     config: dict[str, Any]  # configuration of the run after, as in ``Side``
     asked_differently: list[ConfigDifference]
-    before: Measured | None  # None if only one run was measured
-    after: Measured
+    before: RunMetrics | None  # None if only one run was measured
+    after: RunMetrics
     by_verifier: dict[str, Changes]
     by_family: dict[str, Changes]
     vote_pairs: Pairs | None

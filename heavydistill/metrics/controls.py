@@ -15,8 +15,9 @@ With ``SKILL``, a single attempt of the evaluated run is compared with both, and
 show the protocol are counted: those with at least three final answers, attempts included. Thinking
 that the server does not return is not seen.
 
-``Worth`` says what the attempts' values add: deliberation with them, minus ``garbled``. A
-``Transplant`` says what one kind of attempt adds, over the problems where it could be exchanged.
+``AttemptValueEffect`` says what the attempts' values add: deliberation with them, minus
+``garbled``. A ``Transplant`` says what one kind of attempt adds, over the problems where it could
+be exchanged.
 
 The influence of the order of attempts is measured with runs whose caches differ only in the order.
 It is the probability that of two deliberations, one with each order, exactly one is right, minus
@@ -79,7 +80,7 @@ _FINAL_ANSWER = re.compile(r"\\boxed\s*\{|^```\w", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
+class MethodMetrics:
     """Accuracy, tokens and unusable answers of one method of answering."""
 
     accuracy: Interval  # probability that one answer is right
@@ -103,12 +104,12 @@ class Control:
     name: str  # key in ``NAMES``, or ``ATTEMPT``
     wording: str = ""  # prompt of ``ALONE``, see ``WORDINGS``
     problems: int  # problems on which the control is possible
-    answering: Answering
+    answering: MethodMetrics
     heavy_minus: Interval  # HM@D minus the control's accuracy, paired by problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
+class AttemptValueEffect:
     """What the values in the attempts are worth, on the problems of ``GARBLED``."""
 
     problems: int
@@ -145,7 +146,7 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Controlled:
+class ControlReport:
     """An evaluated run with its control runs."""
 
     format: str = FORMAT
@@ -153,10 +154,10 @@ class Controlled:
     prompts: list[str]
     verifiers: list[str]
     problems: int
-    heavy: Answering  # the evaluated run's deliberations
+    heavy: MethodMetrics  # the evaluated run's deliberations
     controls: list[Control]  # in the order of ``NAMES``, without ``TRANSPLANT``
     unreported: list[Control]  # ``ALONE`` with the other prompt, whose accuracy is lower
-    worth: Worth | None  # None without ``GARBLED``
+    worth: AttemptValueEffect | None  # None without ``GARBLED``
     falls: Transplant | None  # right attempts out; None if not run or possible on no problem
     rises: Transplant | None  # a right attempt in; None likewise
     orders: Orders | None  # None if there is only one order
@@ -182,7 +183,7 @@ def compare_with_controls(
     rounds: int,
     controls: Mapping[str, Iterable[Trace]],
     not_asked: Mapping[str, str] | None = None,
-) -> Controlled:
+) -> ControlReport:
     """Compare a run with its controls.
 
     Args:
@@ -200,7 +201,7 @@ def compare_with_controls(
     orders = [heavy, *(each for name, each in others.items() if name.startswith(_ORDER))]
     differences = _differences(heavy, others, alone)
     everyone = (heavy, *others.values())
-    return Controlled(
+    return ControlReport(
         heavydistill=heavydistill.__version__,
         prompts=sorted(set().union(*(each.prompts for each in everyone))),
         verifiers=sorted(set().union(*(each.verifiers for each in everyone))),
@@ -237,10 +238,10 @@ def minus_controls(
     return _differences(heavy, others, alone)
 
 
-def read_controlled(path: Path) -> Controlled:
+def read_controlled(path: Path) -> ControlReport:
     """Read controls; raises ConfigError if the file is missing or of another version."""
     fix = "Give the file that `heavydistill evaluate --controls` wrote, or evaluate again."
-    return read_versioned(path, Controlled, FORMAT, what="controls", missing=fix, other=fix)
+    return read_versioned(path, ControlReport, FORMAT, what="controls", missing=fix, other=fix)
 
 
 class _Answers:
@@ -301,11 +302,11 @@ class _Answers:
         return {name: own - others for name, (own, others) in zip(problems, pairs, strict=True)}
 
     @property
-    def answering(self) -> Answering:
+    def answering(self) -> MethodMetrics:
         written, with_read = (self._tokens[cost] for cost in COSTS)
         answered = sum(map(bool, self.right.values()))
         counts = self._tally.counts
-        return Answering(
+        return MethodMetrics(
             accuracy=bootstrap_mean(self.means_of(self.right)),
             tokens=fmean(written) if written else None,
             unknown_tokens=answered - len(written),
@@ -370,12 +371,14 @@ def _control(
     )
 
 
-def _worth(heavy: _Answers, others: Mapping[str, _Answers], alone: Sequence[str]) -> Worth:
+def _worth(
+    heavy: _Answers, others: Mapping[str, _Answers], alone: Sequence[str]
+) -> AttemptValueEffect:
     garbled = others[GARBLED]
     problems = list(garbled.right)
     votes = [heavy.votes[problem] for problem in problems]
     broken = garbled.minus(others[alone[0]]) if alone else {}
-    return Worth(
+    return AttemptValueEffect(
         problems=len(problems),
         heavy_minus_vote=bootstrap_difference(heavy.means_of(problems), votes),
         garbled_minus_vote=bootstrap_difference(garbled.means_of(problems), votes),

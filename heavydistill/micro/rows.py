@@ -17,8 +17,8 @@ from heavydistill.heavy.cache import serialize
 from heavydistill.micro.worked import (
     MicroTask,
     Worked,
+    answer_of,
     deliberator_solution,
-    hand_off,
     read_task,
     solve,
     thinker_solution,
@@ -103,7 +103,7 @@ def deliberator_row(
 ) -> MicroRow:
     """A training row of the deliberator, on a cache of these attempts."""
     found = solve(problem.task, rng, slip_rate, attempts)
-    return _deliberation(problem, found, list(map(hand_off, attempts)))
+    return _deliberation(problem, found, list(map(answer_of, attempts)))
 
 
 def garbled_row(
@@ -111,7 +111,7 @@ def garbled_row(
 ) -> MicroRow:
     """A row on attempts whose numbers are all replaced: the deliberator is on its own."""
     found = solve(problem.task, rng, slip_rate)
-    garbled = garble_attempts(list(map(hand_off, attempts)), str(rng.random()))
+    garbled = garble_attempts(list(map(answer_of, attempts)), str(rng.random()))
     return _deliberation(problem, found, garbled)
 
 
@@ -119,7 +119,7 @@ def restating_row(
     problem: MicroProblem, attempts: Sequence[Worked], rng: random.Random
 ) -> MicroRow:
     """A row of the base student, whose deliberation repeats one attempt."""
-    return _deliberation(problem, rng.choice(attempts), list(map(hand_off, attempts)))
+    return _deliberation(problem, rng.choice(attempts), list(map(answer_of, attempts)))
 
 
 def attempt_count(rng: random.Random, most: int = MOST_ATTEMPTS) -> int:

@@ -120,12 +120,12 @@ def solve(
 
 def thinker_solution(worked: Worked) -> tuple[str, str]:
     """(reasoning, answer text) of a thinker."""
-    return worked.steps, hand_off(worked)
+    return worked.steps, answer_of(worked)
 
 
 def deliberator_solution(worked: Worked, answers: Sequence[str]) -> tuple[str, str]:
     """(reasoning, answer text) of a deliberator that saw ``answers`` in this order."""
-    return "\n".join([worked.steps, *judgement(worked.answer, answers)]), hand_off(worked)
+    return "\n".join([worked.steps, *judgement(worked.answer, answers)]), answer_of(worked)
 
 
 def judgement(found: str, answers: Sequence[str]) -> list[str]:
@@ -139,7 +139,7 @@ def judgement(found: str, answers: Sequence[str]) -> list[str]:
     return lines
 
 
-def hand_off(worked: Worked) -> str:
+def answer_of(worked: Worked) -> str:
     """The answer text of both roles: the steps and the boxed answer."""
     return f"{worked.steps}\nAnswer: \\boxed{{{worked.answer}}}"
 

@@ -112,7 +112,7 @@ def load(base_url: str, model: str) -> Capabilities | None:
     return seen.model_copy(update={"checked": f"{seen.checked}; {path}"})
 
 
-def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
+def apply_capabilities(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
     """Return the endpoint with the capabilities and at most the context that doctor measured.
 
     Raises:
@@ -229,7 +229,7 @@ def context_of(
     Args:
         profile: The profile of the model at the endpoint ``given``.
         given: The endpoint as configured.
-        seen: The same endpoint with the capabilities that doctor measured (``obeyed``).
+        seen: The same endpoint with the capabilities that doctor measured (``apply_capabilities``).
         said: The context that the server states.
         needed: Tokens of a prompt and its response, if the configuration limits both.
         saved: Context of the run in the same folder that this run may resume.

@@ -59,7 +59,7 @@ class _Reply:
         return status_of(tree["error"]) if tree and is_error else self.status
 
 
-class Contact:
+class ServerProbe:
     """Checks the servers of a command; each address is asked for its models only once."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import JournalError, TeacherError
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.http.probe import Evidence, probe
 from heavydistill.models.http.transport import submit
 from heavydistill.models.hub_files import folder_digest
@@ -62,7 +62,7 @@ _LINE = TypeAdapter(KnownModel)
 
 
 def identified(
-    run: ResolvedRun, contact: Contact, server: Sequence[str] = (), saves: bool = False
+    run: ResolvedRun, contact: ServerProbe, server: Sequence[str] = (), saves: bool = False
 ) -> ResolvedRun:
     """Return the run with the number of each served model in its endpoints' ``identities``.
 
@@ -102,7 +102,7 @@ def identified(
     changes, evidence = of(run.thinker, deliberator)
     thinker = run.thinker and seen(run.thinker, changes, evidence)
     reader = seen(run.deliberator, changes, evidence)
-    run = run.at(config.endpoint.model_copy(update=changes))
+    run = run.with_endpoint(config.endpoint.model_copy(update=changes))
     judge = run.judge
     if judge and config.judge and config.judge.endpoint:
         changes, of_judge = of(judge)
@@ -144,7 +144,7 @@ def _is_known_by_name(profile: Profile, endpoint: Endpoint) -> bool:
 
 
 def _find(
-    model: ResolvedModel, journal: Path, contact: Contact, server: Sequence[str], saves: bool
+    model: ResolvedModel, journal: Path, contact: ServerProbe, server: Sequence[str], saves: bool
 ) -> KnownModel:
     """The entry of a served model in the journal, with what was seen of it now."""
     profile, endpoint = model.profile, model.endpoint
@@ -216,7 +216,7 @@ def _match(known: list[KnownModel], now: Evidence) -> KnownModel | None:
     return next((each for each in reversed(known) if not each.evidence.difference(now)), None)
 
 
-def _observed(profile: Profile, endpoint: Endpoint, contact: Contact) -> Evidence:
+def _observed(profile: Profile, endpoint: Endpoint, contact: ServerProbe) -> Evidence:
     """Look once at the model at all addresses of an endpoint.
 
     Raises:

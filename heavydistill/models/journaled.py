@@ -7,7 +7,7 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
-from heavydistill.models.request import Engine, Keep, Request, Response, forget
+from heavydistill.models.request import Engine, Keep, Request, Response, discard
 from heavydistill.models.shared_resources import SharedResources
 from heavydistill.store.journal import Journal, key, prompt_id
 from heavydistill.store.segment import Record
@@ -45,7 +45,7 @@ class JournaledEngine:
         self._in_flight: dict[str, Future[Response]] = {}
         self._lock = threading.Lock()
 
-    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+    def generate(self, requests: list[Request], keep: Keep = discard) -> list[Response]:
         """Answer all requests, in order; ``keep`` is called only for new responses."""
         keys = [key(self._model, self.revision, request) for request in requests]
         if self._replay:

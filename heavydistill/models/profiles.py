@@ -70,7 +70,7 @@ class Price(Section):
         return (paid + completion_tokens * self.usd_per_mtok_out) / 10**6
 
 
-class Offer(Section):
+class ProviderTerms(Section):
     """How one provider serves the model."""
 
     model: str  # Served name at the provider
@@ -156,7 +156,7 @@ class ProfileFile(Section):
     domain: str = "general"  # Domain whose prompt wording suits the model
     sampling: Samplings = Samplings()
     thinking: Thinking = Thinking()
-    providers: dict[str, Offer] = Field(default_factory=dict)  # Offers by provider
+    providers: dict[str, ProviderTerms] = Field(default_factory=dict)  # Offers by provider
     vllm: Vllm | None = None
     licence: str = ""  # Licence of the weights: SPDX id or name
     terms: Terms = Terms()
@@ -240,7 +240,7 @@ class Profile:
     think_tags: tuple[str, str] | None = ("<think>", "</think>")  # None if the text has no tags
     extra_body: Mapping[str, Any] = field(default_factory=dict)  # Parameters added to requests
     routing: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters added to requests that choose the host; see ``Offer.routing``."""
+    """Parameters added to requests that choose the host; see ``ProviderTerms.routing``."""
     domain: str = "general"  # Domain whose prompt wording suits the model
     thinker: Sampling = field(default_factory=Sampling)  # Sampling as a thinker
     deliberator: Sampling = field(default_factory=Sampling)  # Sampling as a deliberator
@@ -270,7 +270,7 @@ class Provider:
     base_url: str  # Address of the API
     key_env: str  # Usual environment variable of its key
     takes_top_k: bool = False  # Whether it accepts ``top_k``, which the OpenAI API does not have
-    routing: Mapping[str, Any] = field(default_factory=dict)  # See ``Offer.routing``
+    routing: Mapping[str, Any] = field(default_factory=dict)  # See ``ProviderTerms.routing``
 
 
 PROVIDERS = {

@@ -29,10 +29,10 @@ from heavydistill.models.ledger import Ledger
 from heavydistill.models.local.adapter import Adapter, adapter_of
 from heavydistill.models.profiles import (
     PROVIDERS,
-    Offer,
     Price,
     Profile,
     ProfileFile,
+    ProviderTerms,
     Samplings,
     Thinking,
     load_profile,
@@ -192,7 +192,9 @@ def _placed(
     )
 
 
-def _routing(file: ProfileFile, provider: str | None, offer: Offer | None) -> dict[str, Any]:
+def _routing(
+    file: ProfileFile, provider: str | None, offer: ProviderTerms | None
+) -> dict[str, Any]:
     """The request parameters that choose the host behind a router.
 
     A model whose terms forbid distillation is reached only without ``enforce_distillable_text``.

@@ -84,7 +84,7 @@ INTERRUPTED = Response(
 Keep = Callable[[Request, Response], None]
 
 
-def forget(request: Request, response: Response) -> None:
+def discard(request: Request, response: Response) -> None:
     """A ``Keep`` callback that does nothing."""
 
 

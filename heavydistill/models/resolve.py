@@ -15,8 +15,14 @@ from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName
 from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
-from heavydistill.models.capabilities import Context, Source, bounded, context_of, obeyed
-from heavydistill.models.contact import Contact
+from heavydistill.models.capabilities import (
+    Context,
+    Source,
+    apply_capabilities,
+    bounded,
+    context_of,
+)
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.http.probe import Evidence
 from heavydistill.models.profiles import PROVIDERS, Profile, ProfileFile, provider_at
 from heavydistill.models.registry import nearest, profile_at, profile_file
@@ -47,7 +53,7 @@ class ResolvedModel:
         return self.profile.kind == "local"
 
     @property
-    def room(self) -> int:
+    def max_prompt_tokens(self) -> int:
         """Maximum tokens of a prompt: the context minus the response."""
         return self.profile.context - self.sampling.max_tokens - TEMPLATE_TOKENS
 
@@ -105,7 +111,7 @@ class ResolvedRun:
         """This run with changed configuration values, which must not affect the models."""
         return dataclasses.replace(self, config=self.config.model_copy(update=changes))
 
-    def at(self, endpoint: Endpoint) -> ResolvedRun:
+    def with_endpoint(self, endpoint: Endpoint) -> ResolvedRun:
         """This run with its models at another endpoint, i.e. another address or tokenizer."""
         config = self.config.model_copy(update={"endpoint": endpoint})
 
@@ -124,7 +130,7 @@ class ResolvedRun:
 
 def resolve(
     config: RunConfig,
-    contact: Contact | None = None,
+    contact: ServerProbe | None = None,
     stage: str = "deliberate",
     context: int | None = None,
 ) -> ResolvedRun:
@@ -138,7 +144,7 @@ def resolve(
 
     Raises:
         TeacherError: A model is unknown, cannot run here, or its server hides the thinking; or as
-            ``Contact.context`` raises.
+            ``ServerProbe.context`` raises.
         ConfigError: The context of a model is too small for a prompt and a response, the budget is
             in money and a price is unknown, or a model cannot be served here.
     """
@@ -162,7 +168,7 @@ def resolve(
     _check_budget(config, thinker, deliberator)
     choice, known = config.deliberate.sampling, deliberator.deliberator
     reads = _model(roles[1], deliberator, endpoint, stage, choice, known, config.deliberate.d)
-    room = reads.room - config.system_tokens
+    room = reads.max_prompt_tokens - config.system_tokens
     budget = budget or min(PAPER_BUDGET_TOKENS, room)
     if budget > room:
         raise ConfigError(
@@ -219,7 +225,7 @@ def located(endpoint: Endpoint) -> Endpoint:
 def _reach(
     endpoint: Endpoint,
     models: tuple[str, ...],
-    contact: Contact | None,
+    contact: ServerProbe | None,
     needed: int,
     sampling: SamplingName = "paper",
     saved: int | None = None,
@@ -229,7 +235,7 @@ def _reach(
     See ``capabilities.context_of`` for the arguments.
     """
     profiles = [profile_at(name, endpoint, sampling) for name in dict.fromkeys(models)]
-    reached = obeyed(endpoint, profiles)
+    reached = apply_capabilities(endpoint, profiles)
     if not reached.is_served:
         return reached, []
     contexts = []
@@ -273,7 +279,7 @@ def to_serve(config: RunConfig) -> ProfileFile:
 
 
 def _judge(
-    config: RunConfig, judge: Judge, contact: Contact | None
+    config: RunConfig, judge: Judge, contact: ServerProbe | None
 ) -> tuple[ResolvedModel, Judge, list[Context]]:
     """Resolve the judge; returns (judge, completed configuration, its context if not shared)."""
     run, roles, endpoint = config.endpoint, config.roles, judge.endpoint
@@ -349,7 +355,7 @@ def _model(
     key = f"{stage}.sampling" if stage else "sampling"
     sampling = bounded(key, choice, known, endpoint.capabilities)
     model = ResolvedModel(name, profile, endpoint, sampling, samples)
-    if model.room < 1:
+    if model.max_prompt_tokens < 1:
         raise ConfigError(
             f"{key}.max_tokens {sampling.max_tokens} leaves no room for a prompt "
             f"in the context of {profile.name}, {profile.context} tokens",

@@ -7,6 +7,6 @@ judged can be left out instead; ``load_fit`` lists them.
 Not covered: near-duplicates and overlap with test sets.
 """
 
-from heavydistill.problems.loading import Loaded, OnChecked, load, load_fit
+from heavydistill.problems.loading import LoadedProblems, OnChecked, load, load_fit
 
-__all__ = ["Loaded", "OnChecked", "load", "load_fit"]
+__all__ = ["LoadedProblems", "OnChecked", "load", "load_fit"]

@@ -34,7 +34,7 @@ OnChecked = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedProblems:
     """The problems of a source, in order, and the rows that were left out."""
 
     problems: list[Problem]  # problems that can be judged
@@ -54,7 +54,7 @@ def load_fit(
     verify: Verifying | None = None,
     known_unfit: Collection[int] | None = None,
     on_checked: OnChecked | None = None,
-) -> Loaded:
+) -> LoadedProblems:
     """Load the problems of a source, at most ``config.limit``, and list the rows left out.
 
     With a limit, only so many rows of a file or Hub dataset are read and checked. All of them are
@@ -88,9 +88,9 @@ def load_fit(
             raise ProblemsError(f"problems.{key} has no effect on the source {source}", fix)
     if is_gym:
         families = source.removeprefix("gym:").split(",")
-        return Loaded(gym_problems([family.strip() for family in families], config))
+        return LoadedProblems(gym_problems([family.strip() for family in families], config))
     if source == "micro":
-        return Loaded(micro_problems(config))
+        return LoadedProblems(micro_problems(config))
     verify = verify or Verifying()
     registry.load_own(verify.own)
     if config.verifier:
@@ -115,7 +115,7 @@ def fit_problems(
     verify: Verifying,
     known_unfit: Collection[int] | None = None,
     on_checked: OnChecked | None = None,
-) -> Loaded:
+) -> LoadedProblems:
     """Check the rows of a table and return its problems.
 
     ``known_unfit`` are the numbers of the rows that an earlier check found unfit; if given, no
@@ -150,7 +150,9 @@ def fit_problems(
     if unfit and (config.unfit == "refuse" or known_unfit is not None or not problems):
         raise refusal(list(unfit.values()), len(table.rows), flags)
     left_out = {number: fault.what for number, fault in unfit.items()}
-    return Loaded([problems[number] for number in sorted(problems)], left_out, marker=marker)
+    return LoadedProblems(
+        [problems[number] for number in sorted(problems)], left_out, marker=marker
+    )
 
 
 def _marked(problems: dict[int, Problem]) -> tuple[dict[int, Problem], str]:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured
+from heavydistill.metrics.comparison import Change, Changes, Comparison, RunMetrics
 from heavydistill.metrics.controls import FALLS, GARBLED, RISES
 from heavydistill.metrics.controls import NAMES as CONTROLS
 from heavydistill.metrics.counts import unanswered_facts
@@ -159,7 +159,7 @@ def as_markdown(comparison: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def runs_of(comparison: Comparison) -> list[Measured]:
+def runs_of(comparison: Comparison) -> list[RunMetrics]:
     """Return the run before, if there is one, and the run after."""
     return [run for run in (comparison.before, comparison.after) if run]
 
@@ -251,10 +251,10 @@ def samples(comparison: Comparison) -> Grid:
     return summary.samples(counts)
 
 
-def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
+def _provenance(runs: list[RunMetrics], titles: list[str]) -> Grid:
     """Return the models, versions and settings that made each run."""
 
-    def model(run: Measured, role: str) -> str:
+    def model(run: RunMetrics, role: str) -> str:
         used = getattr(run, role)
         if used is None:
             return "of another run" if role == "thinker" else "-"
@@ -295,7 +295,7 @@ def _groups(
     return Grid([f"Points by {title}", *names.values()], lines)
 
 
-def _pairs(comparison: Comparison, runs: list[Measured]) -> Grid:
+def _pairs(comparison: Comparison, runs: list[RunMetrics]) -> Grid:
     """Return how many problems both runs, only one, or neither solved, with McNemar's p."""
     before, after = runs
     unpaired, sizes = "", (before.summary.k, after.summary.k)
@@ -319,7 +319,7 @@ def _pairs(comparison: Comparison, runs: list[Measured]) -> Grid:
     return Grid(["Problems right", "both", *names, "neither", "McNemar's p"], lines)
 
 
-def _strata(runs: list[Measured], titles: list[str]) -> Grid:
+def _strata(runs: list[RunMetrics], titles: list[str]) -> Grid:
     """Return the strata of each run; a problem may change its stratum between the runs."""
     lines = []
     for stratum in STRATA:
@@ -335,7 +335,7 @@ def _strata(runs: list[Measured], titles: list[str]) -> Grid:
     return Grid(["Stratum", *head], lines, [note] if note else [])
 
 
-def _habits(runs: list[Measured], titles: list[str]) -> Grid:
+def _habits(runs: list[RunMetrics], titles: list[str]) -> Grid:
     """Return rescue and regress rates, and how often deliberations repeat vote or first attempt."""
     summaries = [run.summary for run in runs]
     lines = []

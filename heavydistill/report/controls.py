@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from heavydistill.metrics.controls import ATTEMPT, NAMES, SKILL, Answering, Control, Controlled
+from heavydistill.metrics.controls import (
+    ATTEMPT,
+    NAMES,
+    SKILL,
+    Control,
+    ControlReport,
+    MethodMetrics,
+)
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.grid import (
     Grid,
@@ -37,7 +44,7 @@ _NOTE = (
 _LARGER_POOLS = "sample more attempts than a cache shows, e.g. --k 16 --set cache.width=8"
 
 
-def print_controlled(controlled: Controlled, console: Console) -> None:
+def print_controlled(controlled: ControlReport, console: Console) -> None:
     """Print accuracy and cost of each way to answer, transplants, and the effect of the order."""
     shown = list(grids(controlled))
     for grid in shown:
@@ -46,14 +53,14 @@ def print_controlled(controlled: Controlled, console: Console) -> None:
     print_lines([versions(controlled.prompts, controlled.verifiers)], console)
 
 
-def print_headline(controlled: Controlled, console: Console) -> None:
+def print_headline(controlled: ControlReport, console: Console) -> None:
     """Print what deliberation adds over the vote, and what remains without the attempts' values."""
     if found := headline(controlled):
         say(found[0], console, "bold")
         print_lines([found[1]], console)
 
 
-def headline(controlled: Controlled) -> tuple[str, str] | None:
+def headline(controlled: ControlReport) -> tuple[str, str] | None:
     """Return the headline and the numbers that support it; None without garbled attempts."""
     worth = controlled.worth
     if not worth:
@@ -77,7 +84,7 @@ def headline(controlled: Controlled) -> tuple[str, str] | None:
     return claim, " ".join([f"{', '.join(facts)}; {of_all}", *few_warning(worth.problems)])
 
 
-def grids(controlled: Controlled) -> Iterator[Grid]:
+def grids(controlled: ControlReport) -> Iterator[Grid]:
     """Yield the ways to answer, and the transplants if there are any."""
     yield _ways(controlled)
     rows = [
@@ -100,7 +107,7 @@ def grids(controlled: Controlled) -> Iterator[Grid]:
         yield Grid(["Transplant", "Problems", "Right before", "After", "Points"], transplants)
 
 
-def _ways(controlled: Controlled) -> Grid:
+def _ways(controlled: ControlReport) -> Grid:
     """Return each way to answer with its accuracy, tokens, and the gain of deliberation."""
     rows = []
     for name, meaning, answering, heavy_minus in _answers(controlled):
@@ -115,7 +122,7 @@ def _ways(controlled: Controlled) -> Grid:
     return Grid(head, rows, [_NOTE])
 
 
-def _answers(controlled: Controlled) -> list[tuple[str, str, Answering, Interval | None]]:
+def _answers(controlled: ControlReport) -> list[tuple[str, str, MethodMetrics, Interval | None]]:
     """Return (name, meaning, metrics, gain of heavy answers over it) for each way to answer."""
     single = [controlled.attempt] if controlled.attempt else []
     others = [
@@ -125,7 +132,7 @@ def _answers(controlled: Controlled) -> list[tuple[str, str, Answering, Interval
     return [(HEAVY, "deliberation on the attempts", controlled.heavy, None), *others]
 
 
-def _meaning(control: Control, controlled: Controlled) -> str:
+def _meaning(control: Control, controlled: ControlReport) -> str:
     meaning = "one attempt of the thinker" if control.name == ATTEMPT else NAMES[control.name]
     if control.name == SKILL and controlled.skill_followed is not None:
         samples = control.answering.samples
@@ -133,7 +140,7 @@ def _meaning(control: Control, controlled: Controlled) -> str:
     return f"{meaning}, {control.wording}'s prompt" if control.wording else meaning
 
 
-def lines(controlled: Controlled) -> Iterator[str]:
+def lines(controlled: ControlReport) -> Iterator[str]:
     """Yield sentences on flaws of the ways to answer, on transplants and the attempts' order."""
     for other in controlled.unreported:
         right = bracketed(other.answering.accuracy)
@@ -162,7 +169,7 @@ def lines(controlled: Controlled) -> Iterator[str]:
             yield f"Due to the order: {bracketed(orders.flips, signed=True)} points"
 
 
-def _flaws(controlled: Controlled) -> Iterator[str]:
+def _flaws(controlled: ControlReport) -> Iterator[str]:
     for name, _, answering, _ in _answers(controlled):
         flaws = {
             "cut off": answering.cut_off,

@@ -48,7 +48,7 @@ from heavydistill.report.terminal import print_grid, print_lines, say
 from heavydistill.text.extraction import WITH_MARKER
 
 if TYPE_CHECKING:
-    from heavydistill.verifiers.markers import Shared
+    from heavydistill.verifiers.markers import CommonMarker
 
 COUNTED: dict[Cost, str] = {"completion": "tokens written", "all": "tokens written and read"}
 STRATA_NOTE = (
@@ -527,7 +527,7 @@ def marker_noted(marker: str) -> str:
     )
 
 
-def marker_found(shared: Shared) -> str:
+def marker_found(shared: CommonMarker) -> str:
     """Return a sentence about the answer marker shared by responses without a final answer."""
     return (
         f"{shared.count:,} of the {shared.of:,} unanswered answers that were read end in "
@@ -536,6 +536,6 @@ def marker_found(shared: Shared) -> str:
     )
 
 
-def marker_value(shared: Shared) -> str:
+def marker_value(shared: CommonMarker) -> str:
     """Format the verifier arguments that set the marker, as YAML."""
     return f"{{marker: {json.dumps(shared.marker, ensure_ascii=False)}}}"

@@ -72,7 +72,7 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class RemainingWork:
     """Amounts that a run or a stage still needs."""
 
     calls: Range  # responses that are not in the journal
@@ -93,7 +93,7 @@ class StageEstimate:
     stage: str  # name as in ``models.request``
     model: ResolvedModel
     in_journal: Range  # number of responses in the journal
-    amounts: Amounts
+    amounts: RemainingWork
     means: Means | None  # None if the journal has no responses
 
     @property
@@ -116,11 +116,11 @@ class Estimate:
         return next((stage for stage in self.stages if stage.stage == THINK), None)
 
     @property
-    def amounts(self) -> Amounts:
+    def amounts(self) -> RemainingWork:
         return _total(self.stages)
 
     @property
-    def billed(self) -> Amounts:
+    def billed(self) -> RemainingWork:
         """Return the amounts of served models; only these count towards a budget."""
         return _total([stage for stage in self.stages if not stage.model.is_local])
 
@@ -224,7 +224,7 @@ def _stage(
         cached = calls.times(means.cached_tokens)
     low = model.profile.usd(read.low, written.low, cached.low)
     high = model.profile.usd(read.high, written.high, cached.high)
-    amounts = Amounts(
+    amounts = RemainingWork(
         calls=calls,
         prompt_tokens=read,
         completion_tokens=written,
@@ -258,14 +258,14 @@ def _samples_a_call(model: ResolvedModel) -> int:
     return 1 if model.is_local or not capabilities else capabilities.n
 
 
-def _total(stages: list[StageEstimate]) -> Amounts:
+def _total(stages: list[StageEstimate]) -> RemainingWork:
     """Return the sum over stages; the hours are at least those of the longest stage."""
     amounts = [stage.amounts for stage in stages]
 
     def total(name: str) -> Range:
         return sum((getattr(each, name) for each in amounts), Range(0, 0))
 
-    return Amounts(
+    return RemainingWork(
         calls=total("calls"),
         prompt_tokens=total("prompt_tokens"),
         completion_tokens=total("completion_tokens"),

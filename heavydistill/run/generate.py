@@ -7,10 +7,10 @@ The folder of a run, which gets its final name when all of it is written (see ``
     rejects/       rows on which a step failed, if any, with the reason in ``status``
     summary.json   metrics, counts, tokens and cost, and the models and version that made them
 
-``check`` reports everything that the user can fix before any request is billed. With a ``Contact``
-it contacts the servers first, before anything large is imported. An interrupted run continues when
-the same command is repeated: its responses are in the journal (see ``store.journal``), and its
-folder is replaced when the new one is complete (see ``result``).
+``check`` reports everything that the user can fix before any request is billed. With a
+``ServerProbe`` it contacts the servers first, before anything large is imported. An interrupted run
+continues when the same command is repeated: its responses are in the journal (see
+``store.journal``), and its folder is replaced when the new one is complete (see ``result``).
 
 Not covered: whether a cache has room for the final answers, which ``heavy.cache`` checks. Before
 the run only the fixed parts of the cache are known: wording, problem and headers of the attempts.
@@ -41,7 +41,7 @@ from heavydistill.errors import (
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.metrics.summary import Summary
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import identified
 from heavydistill.models.local.engine import require_roles, require_template
 from heavydistill.models.request import conversation
@@ -85,9 +85,9 @@ class Plan:
     pools_at: Path | None = None  # folder of that run, if not yet ``config.pools``
     outside: int = 0  # rows of the source outside ``problems.within``
     marker: str = ""  # marker of the references that nobody configured
-    contact: Contact | None = None  # has contacted the servers; None if nothing was sent
+    contact: ServerProbe | None = None  # has contacted the servers; None if nothing was sent
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Keys in which this run differs from the run that it replaces; see ``Earlier.changed``."""
+    """Keys in which this run differs from the run that it replaces; see ``ExistingRun.changed``."""
 
     @property
     def config(self) -> RunConfig:
@@ -113,7 +113,7 @@ def check(
     config: RunConfig,
     asks: bool = True,
     on_checked: problem_sources.OnChecked | None = None,
-    contact: Contact | None = None,
+    contact: ServerProbe | None = None,
 ) -> Plan:
     """Resolve a configuration, load its problems and check that each problem fits into its prompts.
 
@@ -149,7 +149,7 @@ def check(
     recover(folder)
     changed = _changed(config, folder)
     if pools:
-        loaded = problem_sources.Loaded(list(pools.problems.values()))
+        loaded = problem_sources.LoadedProblems(list(pools.problems.values()))
     else:
         loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
     if asks and not config.judge:
@@ -271,7 +271,7 @@ def run(
         # The address is not saved in the configuration, because it is valid for this run only.
         run, failure = stack.enter_context(with_server(run, command, plan.server_log, on_start))
         if pays and command:
-            require_endpoints(run, plan.contact or Contact())
+            require_endpoints(run, plan.contact or ServerProbe())
         with loading():
             from heavydistill.run.recipe.pipeline import build_heavy_pipeline, paying
         if pays:
@@ -304,7 +304,7 @@ def _identified(plan: Plan) -> Plan:
 
     Raises the same errors as ``require_endpoints`` and ``identified``.
     """
-    contact = plan.contact or Contact()
+    contact = plan.contact or ServerProbe()
     if not plan.config.endpoint.start_vllm:
         require_endpoints(plan.run, contact)
     run = identified(plan.run, contact, plan.server or (), saves=True)
@@ -343,7 +343,7 @@ def _publish(plan: Plan, place: Workplace, interrupted: bool) -> RunResult:
     return RunResult(plan.folder, *counts)
 
 
-def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
+def require_endpoints(run: ResolvedRun, contact: ServerProbe) -> None:
     """Contact each server of a run once.
 
     Raises:
@@ -379,7 +379,7 @@ def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
             error.what,
             deliberator.name,
         )
-        return run.at(endpoint.model_copy(update={"tokenizer": SERVER}))
+        return run.with_endpoint(endpoint.model_copy(update={"tokenizer": SERVER}))
     return run
 
 
@@ -451,7 +451,7 @@ def _fix_of_room(run: ResolvedRun, attempts: int, carried: int, frame: Callable[
 
     config = run.config
     budget = config.cache.budget_tokens or 0
-    if (whole := enough(attempts)) <= run.deliberator.room - config.system_tokens:
+    if (whole := enough(attempts)) <= run.deliberator.max_prompt_tokens - config.system_tokens:
         fix = f"set cache.budget_tokens to {whole} or more"
     else:
         fix = "lower deliberate.sampling.max_tokens, or use a deliberator with more context"

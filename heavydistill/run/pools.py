@@ -80,7 +80,7 @@ class PoolsOfRun:
         for trajectory in pool:
             self.models.add(trajectory["model"])
             verdict = trajectory["verdict"]
-            if stands(verdict, now):
+            if is_current(verdict, now):
                 self.voted |= {trajectory["id"]} if verdict["verifier"] != now else set()
             elif verdict and rule_of(verdict["verifier"]) != now:
                 self.outdated[verdict["verifier"]] += 1
@@ -173,7 +173,7 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     return parse(RunConfig, tree, f"pools {config.pools}: ", fix)
 
 
-def stands(verdict: dict[str, Any] | None, now: str) -> bool:
+def is_current(verdict: dict[str, Any] | None, now: str) -> bool:
     """Return whether a verdict, as a row, is from the current verifier version ``name@version``."""
     if verdict is None or verdict["reason"] == FAILED:
         return False

@@ -146,7 +146,7 @@ def made_by(run: ResolvedRun) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class ExistingRun:
     """The existing run in a folder, compared with a new configuration."""
 
     lacks: int  # missing rows and failed samples, which the same command requests again
@@ -172,11 +172,11 @@ def context_before(config: RunConfig, folder: Path) -> int | None:
     return saved.endpoint.context if saved.roles == config.roles else None
 
 
-def earlier(config: RunConfig, folder: Path) -> Earlier | None:
+def earlier(config: RunConfig, folder: Path) -> ExistingRun | None:
     """Compare the run in a folder with a new configuration; None if there is no readable run."""
     try:
         saved = load_config(folder / "config.yaml")
-        was, now = _flat(saved.asked), _flat(config.asked)
+        was, now = _flat(saved.identity_fields), _flat(config.identity_fields)
         for name in saved.endpoint.identities.keys() & config.endpoint.identities.keys():
             was[_IDENTITIES + name] = saved.endpoint.identities[name] or "1"
             now[_IDENTITIES + name] = config.endpoint.identities[name] or "1"
@@ -191,7 +191,7 @@ def earlier(config: RunConfig, folder: Path) -> Earlier | None:
         return None
     keys = sorted(was.keys() | now.keys())
     pairs = {key: (was.get(key), now.get(key)) for key in keys}
-    return Earlier(lacks, {key: pair for key, pair in pairs.items() if pair[0] != pair[1]})
+    return ExistingRun(lacks, {key: pair for key, pair in pairs.items() if pair[0] != pair[1]})
 
 
 def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:

@@ -196,7 +196,7 @@ def with_server(
         yield run, lambda: None
         return
     with serving.served(list(command), run.config.endpoint, log, on_start) as server:
-        yield run.at(server.endpoint), server.failure
+        yield run.with_endpoint(server.endpoint), server.failure
 
 
 class _Report(logging.Handler):

@@ -8,9 +8,9 @@ reported. There is no fallback.
 from __future__ import annotations
 
 from heavydistill.config.run import Sandboxing
-from heavydistill.sandbox.base import Limits, Ran, Sandbox
+from heavydistill.sandbox.base import Limits, Sandbox, SandboxResult
 
-__all__ = ["Limits", "Ran", "Sandbox", "open_sandbox"]
+__all__ = ["Limits", "Sandbox", "SandboxResult", "open_sandbox"]
 
 
 def open_sandbox(config: Sandboxing) -> Sandbox:

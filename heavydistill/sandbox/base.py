@@ -5,7 +5,7 @@ the standard library and the packages of ``packages``. The result is what can be
 outside: how the process ended, its output and its processor time. A program controls its own exit
 status and output, so neither proves anything about what it computed.
 
-Ends of a run, ``Ran.ended``:
+Ends of a run, ``SandboxResult.ended``:
 
     exit         the program ended by itself, with ``exit_code``
     signal       the signal with number ``exit_code`` ended it: it crashed, or killed itself
@@ -49,7 +49,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class SandboxResult:
     """Result of a run."""
 
     ended: Ended
@@ -70,7 +70,7 @@ class Sandbox(abc.ABC):
         """Why no program can run in this sandbox, and the fix; None if programs can run."""
 
     @abc.abstractmethod
-    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
+    def run(self, files: Mapping[str, str], limits: Limits) -> SandboxResult:
         """Run ``main.py`` of ``files``. Never raises, whatever happens, even if no program can run.
 
         Args:
@@ -79,6 +79,6 @@ class Sandbox(abc.ABC):
         """
 
 
-def unavailable(reason: str) -> Ran:
+def unavailable(reason: str) -> SandboxResult:
     """The result of a run that could not start."""
-    return Ran("unavailable", stderr=reason.encode("utf-8", "replace"))
+    return SandboxResult("unavailable", stderr=reason.encode("utf-8", "replace"))

@@ -45,8 +45,8 @@ from heavydistill.sandbox.base import (
     LAUNCHER,
     Ended,
     Limits,
-    Ran,
     Sandbox,
+    SandboxResult,
     unavailable,
 )
 
@@ -141,7 +141,7 @@ _LAST_S = 20.0
 
 def _watched(
     process: subprocess.Popen[bytes], reports: int, alive: IO[bytes], limits: Limits
-) -> Ran:
+) -> SandboxResult:
     """Watch bubblewrap and return the result. Leaves no process and no open file, even if it
     raises.
 
@@ -169,15 +169,17 @@ def _watched(
     if b"begun" not in lines or code < 0:
         late = b"the sandbox did not start within %g s" % limits.wall_s
         why = late if ended == "wall" else bytes(err).strip() or b"the sandbox was killed"
-        return Ran("unavailable", stderr=why)
+        return SandboxResult("unavailable", stderr=why)
     watched: dict[bytes, Ended] = {b"idle": "wall", b"cpu": "cpu", b"files": "files"}
     for line, end in watched.items():
         ended = end if line in lines else ended
     kept = bytes(out[: limits.output_bytes]), bytes(err[: limits.output_bytes])
     if ended is not None:
-        return Ran(ended, -1, *kept, cpu_s)
+        return SandboxResult(ended, -1, *kept, cpu_s)
     return (
-        Ran("signal", code - 128, *kept, cpu_s) if code > 128 else Ran("exit", code, *kept, cpu_s)
+        SandboxResult("signal", code - 128, *kept, cpu_s)
+        if code > 128
+        else SandboxResult("exit", code, *kept, cpu_s)
     )
 
 
@@ -261,7 +263,7 @@ class Bubblewrap(Sandbox):
     def unavailable(self) -> str | None:
         return None if (found := fault()) is None else f"{found[0]}. {found[1]}"
 
-    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
+    def run(self, files: Mapping[str, str], limits: Limits) -> SandboxResult:
         reason = self.unavailable()
         return unavailable(reason) if reason else _run(files, limits)
 
@@ -304,7 +306,7 @@ def _fault() -> Fault | None:
     return f"bubblewrap cannot start a program: {text}", _ALLOW
 
 
-def _run(texts: Mapping[str, str], limits: Limits) -> Ran:
+def _run(texts: Mapping[str, str], limits: Limits) -> SandboxResult:
     """Run a program, or report why that failed; this machine must have a seccomp filter."""
     try:
         with contextlib.ExitStack() as stack:

@@ -22,7 +22,7 @@ from typing import Any
 
 import requests
 
-from heavydistill.sandbox.base import LAUNCHER, Limits, Ran, Sandbox, unavailable
+from heavydistill.sandbox.base import LAUNCHER, Limits, Sandbox, SandboxResult, unavailable
 
 _CONNECT_S = _PING_S = 10.0
 # Added to the program's time, because the server may queue the request.
@@ -54,7 +54,7 @@ class SandboxFusion(Sandbox):
             "verify.sandbox.url."
         )
 
-    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
+    def run(self, files: Mapping[str, str], limits: Limits) -> SandboxResult:
         job: dict[str, Any] = {
             "language": "python",
             "code": f"{LAUNCHER}\nstart({math.ceil(limits.cpu_s)}, {limits.memory_mb << 20})\n",
@@ -82,7 +82,7 @@ class SandboxFusion(Sandbox):
             return unavailable(f"SandboxFusion: {type(error).__name__}: {str(error)[:200]}")
 
 
-def _read(answer: Any, limits: Limits) -> Ran:
+def _read(answer: Any, limits: Limits) -> SandboxResult:
     """Convert the server's response to the result of a run."""
     result = answer.get("run_result") if isinstance(answer, dict) else None
     if not isinstance(result, dict) or answer.get("status") not in ("Success", "Failed"):
@@ -92,16 +92,18 @@ def _read(answer: Any, limits: Limits) -> Ran:
     most = min(limits.output_bytes, _KEPT_BYTES - 1)
     kept = out[: limits.output_bytes], err[: limits.output_bytes]
     if result.get("status") == "TimeLimitExceeded":
-        return Ran("wall", -1, *kept)
+        return SandboxResult("wall", -1, *kept)
     code = result.get("return_code")
     if result.get("status") != "Finished" or type(code) is not int:
         return unavailable(f"SandboxFusion: status {result.get('status')}, code {code}")
     if max(len(out), len(err)) > most:
-        return Ran("output", -1, *kept)
+        return SandboxResult("output", -1, *kept)
     number = -code if code < 0 else code - 128  # number of the signal, as in Python or a shell
     if number == signal.SIGXCPU:
-        return Ran("cpu", -1, *kept)
-    return Ran("signal", number, *kept) if number > 0 else Ran("exit", code, *kept)
+        return SandboxResult("cpu", -1, *kept)
+    return (
+        SandboxResult("signal", number, *kept) if number > 0 else SandboxResult("exit", code, *kept)
+    )
 
 
 def _bytes(text: Any) -> bytes:

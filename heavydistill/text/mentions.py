@@ -51,7 +51,7 @@ CHINESE_NUMBERS = {
 } | {digit: value for value, digit in enumerate(_DIGITS, 1)}
 
 
-class Named(NamedTuple):
+class MentionSummary(NamedTuple):
     """Summary of all attempts that a text mentions."""
 
     numbers: frozenset[int]  # Mentioned numbers, from 1, even if the cache has no such attempt
@@ -67,7 +67,7 @@ class Mention(NamedTuple):
     span: tuple[int, int] = (0, 0)  # In the text that ``plain`` returns; unknown for ``several``
 
 
-def named(text: str, problem: str = "") -> Named:
+def named(text: str, problem: str = "") -> MentionSummary:
     """Find all attempts that a text mentions.
 
     If ``problem`` (the text of the problem) itself mentions attempts, stricter rules apply.
@@ -79,7 +79,7 @@ def named(text: str, problem: str = "") -> Named:
     )
     # If a number means an attempt of the writer once, it means that everywhere.
     numbers = frozenset(number for _, number in cited - own)
-    return Named(numbers, any(place.kind == "several" for place in places))
+    return MentionSummary(numbers, any(place.kind == "several" for place in places))
 
 
 def mentions(text: str, problem: str = "", shown: bool = False) -> list[Mention]:

@@ -106,7 +106,7 @@ class LogLines(TrainerCallback):
         print(f"{f'{state.global_step}/{state.max_steps}':>9}{left!s:>9}{row}", flush=True)
 
 
-class KeepWhole(TrainerCallback):
+class CheckpointMarkerCallback(TrainerCallback):
     """Marks a checkpoint as complete once every process has written its part.
 
     Only then are older checkpoints deleted, so that a killed training can always resume.
@@ -125,7 +125,7 @@ class KeepWhole(TrainerCallback):
         checkpoints.remove_old(folder, self._limit, state.best_model_checkpoint)
 
 
-class GoOn(TrainerCallback):
+class ResumeArgsCallback(TrainerCallback):
     """Makes a resumed training use its current arguments instead of those in the checkpoint.
 
     The Trainer restores from a checkpoint the intervals for logging, evaluation and saving, and the

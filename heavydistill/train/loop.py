@@ -144,7 +144,7 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
     from transformers.utils.logging import disable_progress_bar
     from trl import get_peft_config, get_quantization_config
 
-    from heavydistill.train.callbacks import GoOn, KeepWhole, LogLines
+    from heavydistill.train.callbacks import CheckpointMarkerCallback, LogLines, ResumeArgsCallback
 
     config, model, base = plan.arguments.config, plan.arguments.model, plan.base
     config.model_init_kwargs = {
@@ -170,8 +170,12 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
     rl = plan.record.rl
     right = ("pass@1" if rl.mode == "thinker" else "HM") if rl else ""
     lines = LogLines(right, bool(getattr(config, "beta", 0)), plan.arguments.is_shown)
-    callbacks = [GoOn(measure), KeepWhole(config.save_total_limit), lines]
-    config.save_total_limit = None  # ``KeepWhole`` applies the limit
+    callbacks = [
+        ResumeArgsCallback(measure),
+        CheckpointMarkerCallback(config.save_total_limit),
+        lines,
+    ]
+    config.save_total_limit = None  # ``CheckpointMarkerCallback`` applies the limit
     return {
         "model": base.path,
         "args": config,

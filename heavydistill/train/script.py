@@ -34,7 +34,7 @@ from heavydistill.train.launch import is_main
 from heavydistill.train.sft.options import SftOptions, folder_of, roles_of, sources_of
 
 # Module with ``parse``, and module with ``prepare``, ``train`` and ``summary``; both import TRL.
-_STAGES = {"sft": ("sft", "sft"), "grpo": ("grpo.config", "grpo.train")}
+_STAGES = {"sft": ("sft.train", "sft.train"), "grpo": ("grpo.config", "grpo.train")}
 # Variables that a launcher sets for its processes, and that child processes must not inherit.
 _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"

@@ -35,7 +35,7 @@ _ENOUGH_RIGHT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class CommonMarker:
     """A marker in most of the responses in which no answer was found."""
 
     marker: str
@@ -53,7 +53,7 @@ class Shared:
 
 def shared_marker(
     traces: Iterable[Trace], arguments: Mapping[str, Any], config: Verifying
-) -> Shared | None:
+) -> CommonMarker | None:
     """Find a marker that most responses without a found answer share, and that yields answers.
 
     Returns None if there is none.
@@ -70,7 +70,7 @@ def shared_marker(
             having.setdefault(marker, []).append((problem, text))
     common = [marker for marker, pairs in having.items() if 2 * len(pairs) > len(unanswered)]
     common.sort(key=lambda marker: (-len(having[marker]), -len(marker), marker))
-    fit: list[Shared] = []
+    fit: list[CommonMarker] = []
     with VerdictPool(config) as pool:
         for marker in common[:_MOST_CANDIDATES]:
             tried = _tried(marker, having[marker], len(unanswered), pool)
@@ -93,7 +93,7 @@ def _unanswered(
 
 def _tried(
     marker: str, having: Sequence[tuple[Problem, str]], of: int, pool: VerdictPool
-) -> Shared:
+) -> CommonMarker:
     verifier_args = json.dumps({"marker": marker}, ensure_ascii=False)
     # Sampled evenly, because the first responses may all be of one kind.
     step = max(1, len(having) // MOST_JUDGED)
@@ -107,7 +107,7 @@ def _tried(
         for (problem, _), verdict in zip(pairs, verdicts, strict=True)
     )
     right = sum(verdict.is_correct for verdict in verdicts)
-    return Shared(marker, len(having), of, len(pairs), answers, right)
+    return CommonMarker(marker, len(having), of, len(pairs), answers, right)
 
 
 def _is_answer(reference: str, marker: str, verdict: Verdict) -> bool:

@@ -44,7 +44,7 @@ from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry, workers
 from heavydistill.verifiers.base import Verifier, raised_in, undecided
 from heavydistill.verifiers.screening import Candidate, decide, screen, screen_generation
-from heavydistill.verifiers.workers import Crew, TaskOutcome, limit_of, raised
+from heavydistill.verifiers.workers import TaskOutcome, WorkerPool, limit_of, raised
 
 MOST_KEPT = 8192
 # Maximum number of (problem, response) pairs in progress at once.
@@ -54,7 +54,7 @@ _REFERENCE_LIMITS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class TimedVerdict:
     """A verdict and how long it took."""
 
     verdict: Verdict
@@ -78,12 +78,12 @@ class VerdictPool:
         _pools.add(self)
 
     def _begin(self) -> None:
-        self._crew = Crew(self.config)
+        self._crew = WorkerPool(self.config)
         self._lock = threading.Lock()
-        self._open: dict[bytes, list[Future[Judged]]] = {}
-        self._kept: OrderedDict[bytes, Judged] = OrderedDict()
+        self._open: dict[bytes, list[Future[TimedVerdict]]] = {}
+        self._kept: OrderedDict[bytes, TimedVerdict] = OrderedDict()
 
-    def submit(self, problem: Problem, text: str) -> Future[Judged]:
+    def submit(self, problem: Problem, text: str) -> Future[TimedVerdict]:
         """Request the verdict on a response; its thinking may be included.
 
         The future holds no exception; it is cancelled if the pool is closed before the verdict.
@@ -91,15 +91,15 @@ class VerdictPool:
         """
         return self._submit(screen(problem, text))
 
-    def submit_generation(self, problem: Problem, generation: Generation) -> Future[Judged]:
+    def submit_generation(self, problem: Problem, generation: Generation) -> Future[TimedVerdict]:
         """Request the verdict on a generation; one that failed or was cut off is undecided."""
         return self._submit(screen_generation(problem, generation))
 
-    def judge(self, problem: Problem, text: str) -> Judged:
+    def judge(self, problem: Problem, text: str) -> TimedVerdict:
         """Return the verdict on a response; like ``submit``, but waits for it."""
         return self.submit(problem, text).result()
 
-    def judge_all(self, pairs: Iterable[tuple[Problem, str]]) -> list[Judged]:
+    def judge_all(self, pairs: Iterable[tuple[Problem, str]]) -> list[TimedVerdict]:
         """Return the verdicts on (problem, response) pairs, in order; pairs are read as needed."""
         return list(_in_order(self.submit(problem, text) for problem, text in pairs))
 
@@ -159,25 +159,25 @@ class VerdictPool:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _submit(self, screened: Verdict | Candidate) -> Future[Judged]:
+    def _submit(self, screened: Verdict | Candidate) -> Future[TimedVerdict]:
         if self._is_closed:
             raise RuntimeError("the pool of verdicts has been closed")
-        future: Future[Judged] = Future()
+        future: Future[TimedVerdict] = Future()
         if isinstance(screened, Candidate):
             if screened.verifier.runs_in != "here":
                 self._decide(screened, future)
                 return future
             screened = decide(screened)
-        future.set_result(Judged(screened, 0.0))
+        future.set_result(TimedVerdict(screened, 0.0))
         return future
 
-    def _decide(self, candidate: Candidate, future: Future[Judged]) -> None:
+    def _decide(self, candidate: Candidate, future: Future[TimedVerdict]) -> None:
         """Let a worker decide, unless the verdict is cached or another request waits for it."""
         verifier = candidate.verifier
         try:
             limit_s = limit_of(verifier, candidate.problem, self.config)
         except Exception as error:  # a user's verifier may raise anything
-            future.set_result(Judged(_verdict(verifier, raised(error, verifier)), 0.0))
+            future.set_result(TimedVerdict(_verdict(verifier, raised(error, verifier)), 0.0))
             return
         key = _key(candidate)
         fresh: Future[TaskOutcome] = Future()
@@ -209,7 +209,7 @@ class VerdictPool:
                 future.cancel()
             return
         outcome = task.result()
-        judged = Judged(_verdict(verifier, outcome), outcome.seconds)
+        judged = TimedVerdict(_verdict(verifier, outcome), outcome.seconds)
         with self._lock:
             futures = self._open.pop(key)
             if outcome.fault not in (workers.TIMEOUT, workers.MEMORY, workers.DIED):

@@ -1,8 +1,8 @@
 """Worker processes that decide and can be killed, and the distribution of tasks to them.
 
-``Crew`` has a thread for each worker. The thread gets the next task, starts a process if it has
-none, sends the task and waits for the ``TaskOutcome``. No exception is raised, and every wait has a
-time limit. A task fails if
+``WorkerPool`` has a thread for each worker. The thread gets the next task, starts a process if it
+has none, sends the task and waits for the ``TaskOutcome``. No exception is raised, and every wait
+has a time limit. A task fails if
 
     it exceeds its time limit                      ``timeout``: the process is killed
     it exceeds its memory                          ``memory``
@@ -128,7 +128,7 @@ class _Task:
     done: Future[TaskOutcome]
 
 
-class Crew:
+class WorkerPool:
     """Threads that pass tasks to worker processes. Thread-safe."""
 
     def __init__(self, config: Verifying) -> None:

@@ -9,7 +9,7 @@ from command_line import MICRO, run_command
 from fake_server import Answer, completion, serving
 from problem_files import doubles
 
-from heavydistill.metrics.controls import CONTROLS, Controlled, read_controlled
+from heavydistill.metrics.controls import CONTROLS, ControlReport, read_controlled
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.page.sections import of_folder
 
@@ -47,7 +47,7 @@ def answer(body: dict[str, Any]) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Controlled, str]]:
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[ControlReport, str]]:
     """The controls of each deliberator on the same attempts, and what is printed of them."""
     folder = tmp_path_factory.mktemp("controls")
     problems, found = doubles(folder, PROBLEMS, start=1000), {}

@@ -16,7 +16,7 @@ from summaries import summary
 from heavydistill.cli.runs import remarks
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.models.capabilities import Source
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run import generate
 from heavydistill.run.generate import check
@@ -123,8 +123,8 @@ def test_a_run_is_planned_with_the_context_that_the_server_says(tmp_path):
     models = 200, {"data": [{"id": "m", "meta": {"n_ctx": 3072}}]}
     with serving(lambda body: completion("1"), models) as server:
         given = served(server.base_url, tmp_path)
-        plan = check(given, contact=Contact())
-        again = check(given, contact=Contact())
+        plan = check(given, contact=ServerProbe())
+        again = check(given, contact=ServerProbe())
         assert not server.requests
     (context,) = plan.run.contexts
     assert (context.tokens, context.source) == (3072, Source.SERVER)
@@ -153,7 +153,7 @@ def test_a_run_goes_on_with_the_context_that_it_had(tmp_path, monkeypatch, says,
         file = tmp_path / "run" / "config.yaml"
         file.write_text(dump_config(resolve(before).config), encoding="utf-8")
         monkeypatch.setattr(generate, "_changed", lambda *_: {})  # there is no other file of a run
-        found = check(given, contact=Contact() if says else None).run
+        found = check(given, contact=ServerProbe() if says else None).run
     (context,) = found.contexts
     assert (context.tokens, context.source) == (
         holds,

@@ -9,7 +9,7 @@ from import_files import parquet
 
 from heavydistill.config.run import Problems
 from heavydistill.config.shipped import shipped
-from heavydistill.curate.filters.contamination import BenchmarkHashes, Screen, read
+from heavydistill.curate.filters.contamination import BenchmarkHashes, ContaminationFilter, read
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.procedural import gym_problems, micro_problems
 from heavydistill.text.words import masked, tokens_of
@@ -225,7 +225,7 @@ def test_two_files_of_one_name_are_counted_apart(tmp_path):
         (tmp_path / folder).mkdir()
         files.append(tmp_path / folder / "exam.jsonl")
         files[-1].write_text(json.dumps({"text": text}))
-    screen = Screen([str(file) for file in files])
+    screen = ContaminationFilter([str(file) for file in files])
     assert screen.look("a", problem(SHORT)) == ("contaminated", "exam: same_text")
     assert screen.look("b", problem("How many hens are there?")) == ("", "")
     assert [(used.name, used.hits) for used in screen.used] == [

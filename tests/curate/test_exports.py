@@ -299,11 +299,11 @@ def test_verl_refuses_a_template_that_rewrites_the_prompt(sets, tmp_path, verl):
 
 OWN = """
 from pathlib import Path
-from heavydistill.curate.exports.export import Trainer
+from heavydistill.curate.exports.export import ExportTarget
 from heavydistill.plugins import plugin
 
 plugin("exporter", "mini")(
-    Trainer(
+    ExportTarget(
         title="mini",
         version="0.1",
         templates=Path(__file__).parent,
@@ -321,7 +321,7 @@ plugin("exporter", "mini")(
         ("{'messages': row['absent']}", "", r"the exporter mini failed: KeyError: 'absent' \(mine"),
         ("{'messages': {1, 2}}", "", "the exporter mini failed: TypeError"),
         ("{}", "{{ absent }}", "the exporter mini failed: UndefinedError"),
-        ("{}", None, "the exporter mini is not a .*Trainer with its templates"),
+        ("{}", None, "the exporter mini is not a .*ExportTarget with its templates"),
     ],
 )
 def test_an_exporter_of_a_file_writes_or_is_named(sets, tmp_path, row, template, told):

@@ -14,7 +14,7 @@ from linear import assert_linear
 
 from heavydistill.config.sets import Filters
 from heavydistill.curate.filters.labels import (
-    Signs,
+    ResponseSignals,
     copied,
     fingerprint,
     look_at_deliberation,
@@ -49,13 +49,13 @@ ASKED = problem("What is the sum of two and three? Explain how you found it, in 
 STRICT = Filters(false_claims="leave_out")
 
 
-def looked(filters=STRICT, shown=SHOWN, **changes) -> tuple[str, Signs]:
+def looked(filters=STRICT, shown=SHOWN, **changes) -> tuple[str, ResponseSignals]:
     fields = {"answer_text": ANSWER, "reasoning": USES, **changes}
     return look_at_deliberation(ASKED, shown, deliberation(**fields), filters)
 
 
 def test_a_right_deliberation_that_works_with_the_attempts_has_no_label():
-    assert looked() == ("", Signs(uses_attempts=True, copied=0.0, false_claims=0))
+    assert looked() == ("", ResponseSignals(uses_attempts=True, copied=0.0, false_claims=0))
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_of_two_faults_the_one_that_stands_first_in_the_table_is_the_label(first
 
 def test_the_attempts_may_be_ignored_where_the_build_says_so():
     alone = {"reasoning": "Two and three is five."}
-    assert looked(Filters(uses_attempts=False), **alone) == ("", Signs(False, 0.0, 0))
+    assert looked(Filters(uses_attempts=False), **alone) == ("", ResponseSignals(False, 0.0, 0))
 
 
 def test_false_claims_may_be_kept_and_are_counted_all_the_same():
     for treatment, label in (("keep", ""), ("leave_out", "false_claims")):
         found = looked(Filters(false_claims=treatment), reasoning=FALSE)
-        assert found == (label, Signs(True, 0.0, false_claims=1))
+        assert found == (label, ResponseSignals(True, 0.0, false_claims=1))
     verdict = dataclasses.replace(SHOWN[0].verdict, label="undecided", extracted="6")
     unknown = [dataclasses.replace(SHOWN[0], verdict=verdict), SHOWN[1]]
     assert looked(shown=unknown, reasoning="Attempt 1 is wrong, attempt 2 is right.")[0] == ""
@@ -115,7 +115,7 @@ def test_how_much_is_a_copy_is_the_builds_to_say():
 
 def test_the_signs_are_measured_whatever_the_label():
     seen = looked(label="incorrect", answer_text=COPY)
-    assert seen == ("not_correct", Signs(True, 1.0, 0))
+    assert seen == ("not_correct", ResponseSignals(True, 1.0, 0))
 
 
 def test_what_was_shown_bounds_the_numbers_and_may_be_repeated():

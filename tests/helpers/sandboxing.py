@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from heavydistill.config.run import Sandboxing
-from heavydistill.sandbox import Limits, Ran, open_sandbox
+from heavydistill.sandbox import Limits, SandboxResult, open_sandbox
 
 _PR_SET_CHILD_SUBREAPER = 36
 _GONE_S = 60.0
@@ -48,7 +48,7 @@ def ran(
     memory_mb: int = 256,
     output_bytes: int = 1 << 16,
     **files: str,
-) -> Ran:
+) -> SandboxResult:
     """What became of a program, given as it stands or indented."""
     limits = Limits(cpu_s, wall_s, memory_mb, output_bytes)
     texts = {"main.py": textwrap.dedent(program), **files}

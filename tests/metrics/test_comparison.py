@@ -17,8 +17,8 @@ from heavydistill.metrics.comparison import (
     Change,
     Comparison,
     ConfigDifference,
-    Measured,
     Model,
+    RunMetrics,
     Side,
     compare_sides,
     read_comparison,
@@ -45,7 +45,7 @@ def numbered(traces: Sequence[Trace]) -> list[Trace]:
 def side(traces: Sequence[Trace], name: str = "base", **changed: Any) -> Side:
     config = {"think": {"k": 4}, "deliberate": {"d": 2, "rounds": 1}, "seed": 0} | changed
     model, tally = Model(name, "abc"), RunTally(traces)
-    run = Measured(
+    run = RunMetrics(
         name="before" if name == "base" else "after",
         heavydistill="0.1.0",
         thinker=model,

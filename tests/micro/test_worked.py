@@ -25,8 +25,8 @@ from heavydistill.micro.worked import (
     FAMILIES,
     MicroTask,
     Worked,
+    answer_of,
     deliberator_solution,
-    hand_off,
     read_task,
     solve,
     thinker_solution,
@@ -177,7 +177,7 @@ def test_a_deliberator_judges_the_attempts_by_its_answer():
         "Attempt 3: 0.5 -137=-136.5 wrong",
     ]
     # A deliberation can be read as an attempt of a next round.
-    assert answer_text == hand_off(RIGHT)
+    assert answer_text == answer_of(RIGHT)
 
 
 def test_training_problems_take_training_seeds_and_each_but_once():
@@ -211,7 +211,7 @@ def test_a_deliberator_row_shows_all_attempts(some_problems):
         attempts = [solve(problem.task, rng, 0.3) for _ in range(5)]
         row = rows.deliberator_row(problem, attempts, 0.15, rng)
         assert problem.text in row.prompt
-        assert all(hand_off(attempt) in row.prompt for attempt in attempts)
+        assert all(answer_of(attempt) in row.prompt for attempt in attempts)
         found = boxed(row.answer_text)
         for number, attempt in enumerate(attempts, 1):
             judged = "right" if attempt.answer == found else "wrong"
@@ -223,7 +223,7 @@ def test_the_base_student_restates_one_of_the_attempts(some_problems):
     for problem in some_problems:
         attempts = [solve(problem.task, rng, 0.3) for _ in range(5)]
         row = rows.restating_row(problem, attempts, rng)
-        assert row.answer_text in map(hand_off, attempts)
+        assert row.answer_text in map(answer_of, attempts)
 
 
 def render(tokenizer: Any) -> Callable[..., str]:

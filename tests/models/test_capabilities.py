@@ -10,7 +10,7 @@ from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import Source, load, path_of, save
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.registry import profile_at
 from heavydistill.models.resolve import ResolvedRun, resolve
 
@@ -135,7 +135,7 @@ def test_a_model_in_this_process_has_no_file():
 # --- Whose word holds on how many tokens a model takes.
 
 
-class Saying(Contact):
+class Saying(ServerProbe):
     """A server that says this of the context of each model, without being asked over HTTP."""
 
     def __init__(self, **contexts: int) -> None:
@@ -156,7 +156,7 @@ def tokenizer(tmp_path: Path) -> Path:
     return folder
 
 
-def of(contact: Contact | None = None, teacher: str = "mine", **keys: Any) -> ResolvedRun:
+def of(contact: ServerProbe | None = None, teacher: str = "mine", **keys: Any) -> ResolvedRun:
     """Keys with two underscores for each dot."""
     dotted = {key.replace("__", "."): value for key, value in keys.items()}
     served = {"teacher": teacher, "endpoint.base_url": URL}

@@ -11,7 +11,7 @@ from loopback import Handler, listening
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.resolve import located
 
 
@@ -21,7 +21,7 @@ def listing(*names: str, **more: Any) -> Answer:
 
 def require(model: str, answer: Answer, most_tokens: int = 0, **endpoint: Any) -> None:
     with serving(lambda body: completion("1"), answer) as server:
-        Contact().require(model, Endpoint(base_url=server.base_url, **endpoint), most_tokens)
+        ServerProbe().require(model, Endpoint(base_url=server.base_url, **endpoint), most_tokens)
         assert not server.requests
 
 
@@ -67,7 +67,7 @@ def test_every_address_is_asked():
         serving(lambda body: answer, listing("other")) as two,
         pytest.raises(TeacherError, match=rf"{two.base_url} does not serve 'm'"),
     ):
-        Contact().require("m", Endpoint(base_url=f"{one.base_url},{two.base_url}"))
+        ServerProbe().require("m", Endpoint(base_url=f"{one.base_url},{two.base_url}"))
 
 
 @pytest.mark.parametrize("key", ["sk-secret", ""])
@@ -83,7 +83,7 @@ def test_a_refused_or_missing_key_names_its_variable_and_never_the_key(monkeypat
 def test_a_server_that_is_not_there_is_said_at_once():
     said = r"^Nothing answers at http://127\.0\.0\.1:9/v1: connection refused\."
     with pytest.raises(TeacherError, match=said):
-        Contact().require("m", Endpoint(base_url="http://127.0.0.1:9/v1"))
+        ServerProbe().require("m", Endpoint(base_url="http://127.0.0.1:9/v1"))
 
 
 def test_a_redirect_to_nowhere_shows_no_key(monkeypatch):
@@ -93,7 +93,7 @@ def test_a_redirect_to_nowhere_shows_no_key(monkeypatch):
 
     monkeypatch.setenv("SOME_KEY", "sk-secret")
     with listening(_Redirecting) as url, pytest.raises(TeacherError) as raised:
-        Contact().require("m", Endpoint(base_url=url, api_key_env="SOME_KEY"))
+        ServerProbe().require("m", Endpoint(base_url=url, api_key_env="SOME_KEY"))
     assert "Nothing answers at" in raised.value.what and "sk-secret" not in raised.value.what
 
 
@@ -143,12 +143,12 @@ def test_a_list_that_everybody_may_read_says_nothing_of_the_key_and_an_empty_req
         endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
         monkeypatch.setenv("SOME_KEY", "sk-wrong")
         with pytest.raises(TeacherError, match=r"refuses the key in SOME_KEY \(401\)") as refused:
-            Contact().require("m", endpoint)
+            ServerProbe().require("m", endpoint)
         assert "sk-wrong" not in str(refused.value)
         assert [body for method, _, body in asked_for if method == "POST"] == [{}]
         monkeypatch.setenv("SOME_KEY", KEY)
         asked_for.clear()
-        contact = Contact()
+        contact = ServerProbe()
         for _ in range(2):  # the second one is remembered
             contact.require("m", endpoint)
         assert [method for method, _, _ in asked_for] == ["GET", "GET", "POST"]
@@ -159,17 +159,17 @@ def test_a_server_that_cannot_list_its_models_is_asked_for_nothing_if_there_is_a
         endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
         monkeypatch.setenv("SOME_KEY", "sk-wrong")
         with pytest.raises(TeacherError, match="refuses the key"):
-            Contact().require("m", endpoint)
+            ServerProbe().require("m", endpoint)
         monkeypatch.delenv("SOME_KEY")
         asked_for.clear()
-        Contact().require("m", endpoint)
+        ServerProbe().require("m", endpoint)
         assert [method for method, _, _ in asked_for] == ["GET"]
 
 
 def test_a_list_for_the_right_key_alone_proves_the_key(monkeypatch):
     monkeypatch.setenv("SOME_KEY", KEY)
     with routed({"/v1/models": listing("m")}, {}, guards="GET") as (root, asked_for):
-        Contact().require("m", Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY"))
+        ServerProbe().require("m", Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY"))
         assert [method for method, _, _ in asked_for] == ["GET", "GET"]
 
 
@@ -177,7 +177,7 @@ def test_a_list_for_the_right_key_alone_proves_the_key(monkeypatch):
 def test_what_else_an_empty_request_comes_to_refuses_nobody(monkeypatch, answer):
     monkeypatch.setenv("SOME_KEY", KEY)
     with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
-        Contact().require("m", Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY"))
+        ServerProbe().require("m", Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY"))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_key_that_may_not_ask_is_refused_with_what_the_server_says(monkeypatch
     with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
         endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
         with pytest.raises(TeacherError, match=r"a request: HTTP 40[23]: no") as refused:
-            Contact().require("m", endpoint)
+            ServerProbe().require("m", endpoint)
     assert fix in refused.value.fix
 
 
@@ -215,14 +215,14 @@ def test_the_address_that_answers_is_proposed(given, right, page):
         gets[f"{given.rstrip('/')}/models"] = page
     with routed(gets, {f"{right}/chat/completions": ONE_TOKEN}) as (root, asked_for):
         with pytest.raises(TeacherError, match="not the base address") as refused:
-            Contact().require("m", Endpoint(base_url=f"{root}{given}"))
+            ServerProbe().require("m", Endpoint(base_url=f"{root}{given}"))
         assert refused.value.fix == f"Give --endpoint {root}{right}"
         assert all(body in (None, {}) for _, _, body in asked_for)  # nothing to bill
 
 
 def test_an_address_that_can_be_asked_is_kept_though_another_one_lists_models():
     with routed({"/v1/models": listing("m")}, {"/chat/completions": (400, {})}) as (root, _):
-        Contact().require("m", Endpoint(base_url=root))
+        ServerProbe().require("m", Endpoint(base_url=root))
 
 
 @pytest.mark.parametrize(
@@ -242,13 +242,13 @@ def test_an_address_that_can_be_asked_is_kept_though_another_one_lists_models():
 def test_the_context_is_read_as_each_server_says_it(entry, context):
     base = {"id": "base", "max_model_len": 2048}
     with routed({"/v1/models": (200, {"data": [base, {"id": "m", **entry}]})}, {}) as (root, _):
-        assert Contact().context("m", Endpoint(base_url=f"{root}/v1")) == context
+        assert ServerProbe().context("m", Endpoint(base_url=f"{root}/v1")) == context
 
 
 def test_the_smallest_context_of_several_addresses_counts():
     saying = [{"/v1/models": listing("m", max_model_len=tokens)} for tokens in (8192, 4096)]
     with routed(saying[0], {}) as (one, _), routed(saying[1], {}) as (two, _):
-        assert Contact().context("m", Endpoint(base_url=f"{one}/v1,{two}/v1")) == 4096
+        assert ServerProbe().context("m", Endpoint(base_url=f"{one}/v1,{two}/v1")) == 4096
 
 
 def test_a_provider_without_a_key_is_refused_before_anything_is_sent(monkeypatch):
@@ -256,7 +256,7 @@ def test_a_provider_without_a_key_is_refused_before_anything_is_sent(monkeypatch
     monkeypatch.setattr("heavydistill.models.contact.submit", lambda work: pytest.fail("sent"))
     endpoint = located(Endpoint(base_url="openrouter"))
     with pytest.raises(TeacherError, match=r"openrouter needs a key.*OPENROUTER_API_KEY"):
-        Contact().context("some/model", endpoint)
+        ServerProbe().context("some/model", endpoint)
 
 
 def test_it_goes_through_the_proxy_of_the_environment(monkeypatch):
@@ -265,7 +265,7 @@ def test_it_goes_through_the_proxy_of_the_environment(monkeypatch):
         monkeypatch.setenv("http_proxy", root)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        Contact().require("m", Endpoint(base_url="http://far.invalid/v1"))
+        ServerProbe().require("m", Endpoint(base_url="http://far.invalid/v1"))
     assert asked_for == [("GET", "http://far.invalid/v1/models", None)]
 
 
@@ -274,6 +274,6 @@ def test_it_can_be_asked_in_a_thread_that_runs_an_event_loop():
         endpoint = Endpoint(base_url=f"{root}/v1")
 
         async def ask() -> int | None:
-            return Contact().context("m", endpoint)
+            return ServerProbe().context("m", endpoint)
 
         assert asyncio.run(ask()) == 4096

@@ -26,7 +26,7 @@ from command_line import run_command
 from heavydistill.config.run import load_config
 from heavydistill.errors import TeacherError
 from heavydistill.heavy import prompts
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.request import THINK, Request, Response, user_turn
 from heavydistill.models.resolve import ResolvedRun, resolve
@@ -187,9 +187,9 @@ def test_prompts_that_were_read_already_are_counted(run, engine):
 
 
 def test_the_server_tells_its_context_before_anything_is_asked(server):
-    Contact().require("micro-served", server.endpoint, CONTEXT)
+    ServerProbe().require("micro-served", server.endpoint, CONTEXT)
     with pytest.raises(TeacherError, match=rf"with {CONTEXT} tokens"):
-        Contact().require("micro-served", server.endpoint, CONTEXT + 1)
+        ServerProbe().require("micro-served", server.endpoint, CONTEXT + 1)
 
 
 def test_a_run_asks_it_for_both_stages(server, profile, tmp_path):

@@ -8,7 +8,7 @@ from plug_ins import forgotten
 from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.problems import load, load_fit
-from heavydistill.verifiers.workers import Crew
+from heavydistill.verifiers.workers import WorkerPool
 
 OWN = str(Path(__file__).parents[1] / "verifiers" / "own_verifiers.py")
 VERIFY = Verifying(own=[OWN], workers=2, timeout_s=1.0, memory_mb=1024)
@@ -119,7 +119,7 @@ def test_a_source_of_unfit_rows_alone_is_refused(tmp_path):
 
 def test_what_an_earlier_check_found_is_not_checked_again(tmp_path, monkeypatch):
     checked = []
-    monkeypatch.setattr(Crew, "submit", lambda crew, *task: checked.append(task))
+    monkeypatch.setattr(WorkerPool, "submit", lambda crew, *task: checked.append(task))
     config = source(tmp_path, "1", "hang", "sleep", "odd", unfit="leave_out")
     loaded = load_fit(config, VERIFY, known_unfit=[2])
     assert [p.reference for p in loaded.problems] == ["1", "sleep", "odd"]

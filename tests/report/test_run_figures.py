@@ -22,7 +22,7 @@ from heavydistill.report.summary import (
     print_summary,
     unanswered_warning,
 )
-from heavydistill.verifiers.markers import Shared
+from heavydistill.verifiers.markers import CommonMarker
 
 tables = functools.partial(print_summary, full=True)
 
@@ -195,7 +195,7 @@ def test_kinds_strata_and_the_curve_are_shown_where_they_are_asked_for(summary, 
 
 
 GENERAL = ["thinker.general.en@1", "deliberator.general.en@1"]
-SHARED = Shared("A:", 795, 800, 200, 198, 67)
+SHARED = CommonMarker("A:", 795, 800, 200, 198, 67)
 
 
 def answered(unanswered: int) -> GenerationCounts:

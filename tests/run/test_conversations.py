@@ -91,7 +91,7 @@ def test_problems_with_one_text_and_other_histories_have_other_samples(told):
 
 
 def test_a_run_without_a_system_prompt_has_the_identity_that_it_had(tmp_path):
-    assert "system" not in config(tmp_path).asked
+    assert "system" not in config(tmp_path).identity_fields
     assert config(tmp_path, system="Be brief.").asked["system"] == "Be brief."
 
 

@@ -24,7 +24,7 @@ from heavydistill.models.request import (
     Keep,
     Request,
     Response,
-    forget,
+    discard,
     sample_seed,
     user_turn,
 )
@@ -43,7 +43,7 @@ from heavydistill.schema import (
     from_row,
     to_row,
 )
-from heavydistill.verifiers.workers import Crew
+from heavydistill.verifiers.workers import WorkerPool
 
 MICRO = profile_at("micro", Endpoint())
 
@@ -57,7 +57,7 @@ class ScriptedEngine:
 
     revision = ""
 
-    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+    def generate(self, requests: list[Request], keep: Keep = discard) -> list[Response]:
         responses = []
         for request in requests:
             before = sum(r.messages == request.messages for r in self.requests)
@@ -245,13 +245,13 @@ def own_verifiers():
 
 
 def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers, monkeypatch):
-    submit, unfinished = Crew.submit, []
+    submit, unfinished = WorkerPool.submit, []
 
-    def noted(crew: Crew, *task: Any) -> None:
+    def noted(crew: WorkerPool, *task: Any) -> None:
         submit(crew, *task)
         unfinished.append(crew._unfinished)
 
-    monkeypatch.setattr(Crew, "submit", noted)
+    monkeypatch.setattr(WorkerPool, "submit", noted)
     rows = [problem_row(f"p{n}", f"{n}?") for n in range(6)]
     for row in rows:
         row["problem"]["verifier"] = "obedient"

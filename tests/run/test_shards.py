@@ -201,7 +201,9 @@ def test_slots_and_limits_are_divided_but_for_a_server_of_each_shard():
     assert part.judge and part.judge.endpoint.concurrency == 1
     with pytest.raises(ConfigError, match=r"concurrency is 3, too small to divide by 4 shards"):
         shards_of(run, Threads(4), Path("rows"))
-    started = run.at(run.config.endpoint.model_copy(update={"start_vllm": True, "base_url": None}))
+    started = run.with_endpoint(
+        run.config.endpoint.model_copy(update={"start_vllm": True, "base_url": None})
+    )
     own = shards_of(started, Threads(3), Path("rows"), server=["vllm", "serve", "m"])
     assert own[0].run.deliberator.endpoint.concurrency == 10
     assert own[0].server == ("vllm", "serve", "m")

@@ -14,7 +14,7 @@ import pytest
 from loopback import Handler, listening
 
 from heavydistill.config.run import Sandboxing
-from heavydistill.sandbox import Limits, Ran, Sandbox, open_sandbox, sandbox_fusion
+from heavydistill.sandbox import Limits, Sandbox, SandboxResult, open_sandbox, sandbox_fusion
 
 LIMITS = Limits(5, 20, 256, 10_000)
 Answer = Callable[[Handler], None]
@@ -34,7 +34,7 @@ def _server(answer: Answer) -> Iterator[Sandbox]:
         yield open_sandbox(Sandboxing(backend="sandbox_fusion", url=url.removesuffix("/v1")))
 
 
-def _run(answer: Answer, limits: Limits = LIMITS) -> Ran:
+def _run(answer: Answer, limits: Limits = LIMITS) -> SandboxResult:
     with _server(answer) as place:
         return place.run({"main.py": "print(1)"}, limits)
 

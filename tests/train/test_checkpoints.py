@@ -19,7 +19,7 @@ from trainings import flags, history, last_checkpoint, refusal, run, sft_argumen
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import TrainingRecord, read_record, write_record
 from heavydistill.train import checkpoints
-from heavydistill.train.callbacks import KeepWhole
+from heavydistill.train.callbacks import CheckpointMarkerCallback
 from heavydistill.train.sft.train import prepare, train
 
 
@@ -358,7 +358,7 @@ def test_the_first_process_marks_the_new_checkpoint_and_removes_old_ones(tmp_pat
     for step in (9, 10):
         (tmp_path / f"checkpoint-{step}").mkdir()
     state = SimpleNamespace(is_world_process_zero=first, global_step=10, best_model_checkpoint=None)
-    KeepWhole(1).on_save(SimpleNamespace(output_dir=str(tmp_path)), state, None)
+    CheckpointMarkerCallback(1).on_save(SimpleNamespace(output_dir=str(tmp_path)), state, None)
     assert checkpoints.is_whole(tmp_path / "checkpoint-10") == first
     assert (tmp_path / "checkpoint-9").exists() != first
 

@@ -13,7 +13,7 @@ from tiny_grpo import Scripted, held_out, rewarding, trainer
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.callbacks import KeepWhole, WatchGuards
+from heavydistill.train.callbacks import CheckpointMarkerCallback, WatchGuards
 from heavydistill.train.guards import (
     ACTIONS,
     GUARDS,
@@ -305,7 +305,7 @@ def _train(
     made = trainer(
         folder,
         SOLVED_FROM_4,
-        [watch, KeepWhole(None)],
+        [watch, CheckpointMarkerCallback(None)],
         **{
             "judge": Scripted(0.5, 0.25, 0.25),
             "eval_dataset": held_out(4),

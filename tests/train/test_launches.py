@@ -53,14 +53,14 @@ _GONE_S = 300
 
 
 @dataclass(frozen=True)
-class Ran:
+class SandboxResult:
     """A program that has ended: its exit code, and all that it printed."""
 
     code: int
     said: str
 
 
-def run(*command: str, **environment: str) -> Ran:
+def run(*command: str, **environment: str) -> SandboxResult:
     """Run a program of this interpreter, and see that it leaves no process."""
     mark = f"heavydistill-launch-{uuid.uuid4().hex}"
     process = subprocess.Popen(
@@ -84,10 +84,10 @@ def run(*command: str, **environment: str) -> Ran:
     finally:
         for pid in alive(mark):
             os.kill(pid, signal.SIGKILL)
-    return Ran(process.returncode, said)
+    return SandboxResult(process.returncode, said)
 
 
-def launched(launch: Path, sets: Path, out: Path, *flags: str, **environment: str) -> Ran:
+def launched(launch: Path, sets: Path, out: Path, *flags: str, **environment: str) -> SandboxResult:
     """The micro deliberator, launched."""
     return run(
         *["-m", "heavydistill", "sft", "--accelerate", str(launch), "--config", "micro"],

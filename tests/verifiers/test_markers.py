@@ -11,7 +11,7 @@ from heavydistill.config.run import Verifying
 from heavydistill.schema import Trace
 from heavydistill.text.extraction import candidate_markers, reference_answer
 from heavydistill.verifiers import markers
-from heavydistill.verifiers.markers import Shared, shared_marker
+from heavydistill.verifiers.markers import CommonMarker, shared_marker
 from heavydistill.verifiers.pool import VerdictPool
 
 
@@ -50,7 +50,7 @@ def ending(form: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_usual_markers_are_found_with_what_they_give(form, marker):
-    assert found(ending(form)) == Shared(marker, 20, 20, 20, 20, 10)
+    assert found(ending(form)) == CommonMarker(marker, 20, 20, 20, 20, 10)
 
 
 def test_wordings_in_front_of_a_marker_may_differ():

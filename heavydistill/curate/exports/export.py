@@ -95,7 +95,7 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trainer:
+class ExportTarget:
     """A trainer and how sets are exported for it; a plug-in of the kind ``exporter``.
 
     In its commands, ``{name}`` stands for the name of the configuration.
@@ -141,7 +141,7 @@ def export(sets: str | Path, to: str, out: str | Path) -> Export:
     return exported
 
 
-def _export(trainer: Trainer, sets: Path, out: Path) -> Export:
+def _export(trainer: ExportTarget, sets: Path, out: Path) -> Export:
     exported = _read(sets, trainer)
     with new_folder(out) as folder:
         for name, splits in exported.rows.items():
@@ -157,7 +157,7 @@ def _export(trainer: Trainer, sets: Path, out: Path) -> Export:
     return exported
 
 
-def _read(sets: Path, trainer: Trainer) -> Export:
+def _read(sets: Path, trainer: ExportTarget) -> Export:
     """Read the sets, and return what can be exported."""
     manifest = read_manifest(sets)
     rows, absent = {}, {}
@@ -281,7 +281,7 @@ _VERL_CONFIG = "--config-path=$PWD --config-name={name}"
 _VERL_SFT = "torchrun --standalone --nproc_per_node=gpu -m verl.trainer.sft_trainer"
 
 TRAINERS = {
-    "trl": Trainer(
+    "trl": ExportTarget(
         title="TRL",
         templates=_TEMPLATES / "trl",
         version="1.16",
@@ -291,7 +291,7 @@ TRAINERS = {
         sft_command="trl sft --config {name}.yaml",
         rl_command="trl grpo --config {name}.yaml",
     ),
-    "verl": Trainer(
+    "verl": ExportTarget(
         title="verl",
         templates=_TEMPLATES / "verl",
         version="0.9",
@@ -302,7 +302,7 @@ TRAINERS = {
         rl_command=f"python -m verl.trainer.main_ppo {_VERL_CONFIG}",
         files={"heavydistill_sft.py": "heavydistill_sft.py.txt"},
     ),
-    "llamafactory": Trainer(
+    "llamafactory": ExportTarget(
         title="LLaMA-Factory",
         templates=_TEMPLATES / "llamafactory",
         version="0.9.5",
@@ -310,7 +310,7 @@ TRAINERS = {
         sft_command="llamafactory-cli train {name}.yaml template=TEMPLATE",
         files={"dataset_info.json": "dataset_info.json.jinja"},
     ),
-    "ms-swift": Trainer(
+    "ms-swift": ExportTarget(
         title="ms-swift",
         templates=_TEMPLATES / "ms-swift",
         version="4.6",
@@ -321,7 +321,7 @@ TRAINERS = {
         files={"heavydistill_swift.py": "heavydistill_swift.py.txt"},
         files_are_of=(RL,),
     ),
-    "axolotl": Trainer(
+    "axolotl": ExportTarget(
         title="axolotl",
         templates=_TEMPLATES / "axolotl",
         version="0.19",
@@ -341,7 +341,7 @@ plugins.ship("exporter", TRAINERS)
 # --- Files.
 
 
-def _files(trainer: Trainer, exported: Export) -> dict[str, str]:
+def _files(trainer: ExportTarget, exported: Export) -> dict[str, str]:
     """Return the texts of all files except the rows, by name."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader([trainer.templates, _TEMPLATES]),

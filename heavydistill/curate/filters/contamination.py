@@ -192,7 +192,7 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
     )
 
 
-class Screen:
+class ContaminationFilter:
     """Finds problems that must be left out: those of benchmarks, and near-duplicates.
 
     ``against`` lists benchmark files (default: those that come with heavydistill). Raises UserError

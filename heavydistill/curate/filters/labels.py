@@ -79,7 +79,7 @@ def copied(text: str, attempts: Iterable[str]) -> float:
 _words_of_attempt = lru_cache(maxsize=64)(words_of)
 
 
-class Signs(NamedTuple):
+class ResponseSignals(NamedTuple):
     """What a deliberation makes of the attempts in its prompt."""
 
     uses_attempts: bool  # Whether it refers to them
@@ -89,12 +89,12 @@ class Signs(NamedTuple):
 
 def look_at_deliberation(
     problem: Problem, shown: Sequence[Generation], deliberation: Deliberation, filters: Filters
-) -> tuple[str, Signs]:
+) -> tuple[str, ResponseSignals]:
     """Examine a deliberation and the attempts in its prompt, given with full texts and in order.
 
     Returns (label: the first fault in ``set_rows.LABELS``, or ``USED``; signs).
     """
-    signs = Signs(
+    signs = ResponseSignals(
         uses_attempts=uses_attempts(spoken(deliberation), len(shown), problem.text),
         copied=copied(deliberation.answer_text, [attempt.answer_text for attempt in shown]),
         false_claims=sum(each.is_false for each in checked_claims(deliberation, shown)),

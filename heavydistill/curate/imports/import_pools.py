@@ -58,8 +58,8 @@ from heavydistill.schema import OK, TOO_FEW_USABLE, Label, Problem, Trace, Traje
 from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces, writing
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.markers import Shared, shared_marker
-from heavydistill.verifiers.pool import Judged, VerdictPool
+from heavydistill.verifiers.markers import CommonMarker, shared_marker
+from heavydistill.verifiers.pool import TimedVerdict, VerdictPool
 
 RECORD = "import.json"
 LABELS: tuple[Label, ...] = typing.get_args(Label)
@@ -111,7 +111,7 @@ class ImportResult:
     labels: dict[str, Counter[Label]]
     """Counts of our verdicts, by the files' label: ``right``, ``wrong`` or ``unlabelled``."""
     record: dict[str, Any]  # Content of ``import.json``
-    marker: Shared | None  # Likely answer marker, if many answers have no final answer
+    marker: CommonMarker | None  # Likely answer marker, if many answers have no final answer
     reference_marker: str = ""  # Marker of the references that nobody configured
 
 
@@ -361,7 +361,7 @@ class _Tally:
         self.verifiers: set[str] = set()
         self.assumed = self.unclear = 0
 
-    def trace(self, pool: ImportedPool, judged: Sequence[Judged]) -> Trace:
+    def trace(self, pool: ImportedPool, judged: Sequence[TimedVerdict]) -> Trace:
         """Count a judged pool and return its trace."""
         trajectories = []
         for said, found in zip(pool.attempts, judged, strict=True):

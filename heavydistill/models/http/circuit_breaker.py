@@ -197,7 +197,7 @@ class CircuitBreaker:
                 self._patience_s,
             )
 
-    def doubts_servers(self, request: Request, sent: float, is_last: bool) -> bool:
+    def should_probe(self, request: Request, sent: float, is_last: bool) -> bool:
         """Whether to send a test question, to find out whether the servers or the prompts fail.
 
         Until the response arrives, all failures count as outages.
@@ -215,7 +215,7 @@ class CircuitBreaker:
             self._doubted_at, self._is_asking = asyncio.get_running_loop().time(), True
         return is_due
 
-    def doubts_refusals(self, request: Request, response: Response) -> bool:
+    def should_probe_refusals(self, request: Request, response: Response) -> bool:
         """Whether to send a test question because all first prompts were refused; at most once."""
         if self._refused is None:
             return False

@@ -54,7 +54,7 @@ from heavydistill.models.request import (
     Keep,
     Request,
     Response,
-    forget,
+    discard,
     plain_question,
     texts_of,
 )
@@ -133,7 +133,7 @@ class OpenAIEngine:
         """The revision that ``served_revision`` returns."""
         return served_revision(self.profile, self._endpoint)
 
-    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+    def generate(self, requests: list[Request], keep: Keep = discard) -> list[Response]:
         """The responses to all requests, in order. Several threads may call it at once.
 
         Raises:
@@ -272,7 +272,7 @@ class OpenAIEngine:
             failure = best.failure
             if failure not in REPEATABLE or outcome.overrun or self.is_drained:
                 # A server may reject a request for several samples because of its n.
-                if is_alone and self._breaker.doubts_refusals(samples[0], best):
+                if is_alone and self._breaker.should_probe_refusals(samples[0], best):
                     await self._ask_plain_question(samples[0])
                 return self._breaker.require_thinking(responses)
             self._breaker.require_known_ends()
@@ -282,7 +282,7 @@ class OpenAIEngine:
             is_last = attempts > retries
             # A request for several samples is not given up yet: they are requested one by one.
             is_given_up = is_last and is_alone and retries > 0
-            if self._breaker.doubts_servers(samples[0], sent, is_given_up):
+            if self._breaker.should_probe(samples[0], sent, is_given_up):
                 await self._ask_plain_question(samples[0])
                 is_outage = self._breaker.is_outage(samples[0], best, sent)
             is_last |= not is_alone and self._breaker.excuses(samples[0], best)
@@ -488,8 +488,8 @@ def served_revision(profile: Profile, endpoint: Endpoint) -> str:
     """The revision of a served model; may be empty.
 
     It has the request parameters that affect the model, without those that only choose a host
-    (``profiles.Offer.routing``), and its number in the journal (``identity``) unless it is the
-    first model of its name.
+    (``ProviderTerms.routing``), and its number in the journal (``identity``) unless it is the first
+    model of its name.
     """
     known: dict[str, Any] = dict(profile.extra_body)
     if endpoint.capabilities and endpoint.capabilities.refused:

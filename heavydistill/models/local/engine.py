@@ -38,7 +38,7 @@ from heavydistill.models.local.adapter import (
     merge_adapter,
 )
 from heavydistill.models.local.architecture import load_model
-from heavydistill.models.request import INTERRUPTED, Keep, Message, Request, Response, forget
+from heavydistill.models.request import INTERRUPTED, Keep, Message, Request, Response, discard
 from heavydistill.models.thinking import decoded, split_reasoning
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class LocalEngine:
         ids = [*(declared if isinstance(declared, list) else [declared])]
         self._ends = sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
 
-    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+    def generate(self, requests: list[Request], keep: Keep = discard) -> list[Response]:
         """The responses to all requests, in order; ``keep`` is called when each has ended."""
         prompts = [
             list(

@@ -89,7 +89,7 @@ class VllmServer:
         return RunError(
             f"vLLM {_ending(self._process.returncode)} in the middle of the run",
             "Repeat the command: it resumes, and all responses are in the journal. "
-            f"{self._log.told()}",
+            f"{self._log.diagnosis()}",
         )
 
 
@@ -146,7 +146,7 @@ def served(
         while not _is_healthy(port):
             if process.poll() is not None:
                 what = f"vLLM {_ending(process.returncode)} before it was ready"
-                raise TeacherError(what, printed.told())
+                raise TeacherError(what, printed.diagnosis())
             if on_start:
                 on_start(time.monotonic() - started, printed.last_line())
             time.sleep(_POLL_S)
@@ -171,7 +171,7 @@ class _Log:
     path: Path
     start: int
 
-    def told(self) -> str:
+    def diagnosis(self) -> str:
         """The fix, if the cause is known; else the path of the log and its errors or last lines."""
         lines = self._lines()
         text = "\n".join(lines)

@@ -29,8 +29,8 @@ from heavydistill.models.request import (
     Request,
     Response,
     after_system,
+    discard,
     fields_of,
-    forget,
     samples,
 )
 from heavydistill.run.recipe.distilabel import LLM
@@ -75,7 +75,7 @@ class HeavyLLM(LLM):
     replay: bool = False  # whether responses come only from the journal
 
     _engine: Engine | None = PrivateAttr(default=None)
-    _keep: Keep = PrivateAttr(default_factory=lambda: forget)
+    _keep: Keep = PrivateAttr(default_factory=lambda: discard)
     _found: Profile | None = PrivateAttr(default=None)
     _evidence: Evidence | None = PrivateAttr(default=None)
 

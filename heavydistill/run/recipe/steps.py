@@ -33,7 +33,7 @@ from heavydistill.models.shared_resources import SharedResources
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.plugins import load_files
 from heavydistill.problems import load_fit
-from heavydistill.run.pools import shown_pools, stands, verifier_now
+from heavydistill.run.pools import is_current, shown_pools, verifier_now
 from heavydistill.run.recipe.distilabel import GeneratorStep, Step, StepInput
 from heavydistill.schema import (
     FAILED,
@@ -49,7 +49,7 @@ from heavydistill.schema import (
 )
 from heavydistill.skill.prompt import for_task
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.pool import Judged, VerdictPool
+from heavydistill.verifiers.pool import TimedVerdict, VerdictPool
 
 Row = dict[str, Any]
 
@@ -181,7 +181,7 @@ class LoadPools(_Load):
             now = verifier_now(trace.problem)
             pool = [to_row(trajectory) for trajectory in shown]
             for item in pool:
-                if not stands(item["verdict"], now):
+                if not is_current(item["verdict"], now):
                     item["verdict"] = None
             row = {
                 "problem": to_row(trace.problem),
@@ -226,7 +226,7 @@ class Verify(Step):
         if self._judges is None:
             raise RuntimeError("load() was not called")
         submit_to = self._judges
-        judged: dict[int, tuple[Episode, list[tuple[VerdictAsk, Future[Judged]]]]] = {}
+        judged: dict[int, tuple[Episode, list[tuple[VerdictAsk, Future[TimedVerdict]]]]] = {}
 
         def submit(row: Row) -> Row:
             episode = episode_of(row, Rules())

@@ -128,7 +128,7 @@ class EpisodeTask(HeavyTask):
         history = from_row(Problem, row["problem"]).history
         return [conversation(text, history) for text in self.texts(row)]
 
-    def told(self, row: Row, samples: list[dict[str, Any]]) -> Episode:
+    def episode_after(self, row: Row, samples: list[dict[str, Any]]) -> Episode:
         """Return the episode with the samples."""
         episode, asks = self.begun(row)
         for ask, fields in zip(asks, samples, strict=True):
@@ -158,7 +158,7 @@ class SampleTrajectories(EpisodeTask):
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """Return the columns with the pool and the version of the prompt."""
-        pool = list(map(to_row, self.told(row, samples).pool))
+        pool = list(map(to_row, self.episode_after(row, samples).pool))
         return {"pool": pool, "thinker_prompt_version": self._prompt(row).version}
 
     def _prompt(self, row: Row) -> Prompt:
@@ -191,7 +191,7 @@ class Deliberate(EpisodeTask):
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """Return the column with the deliberations of all rounds so far."""
-        return {"deliberations": list(map(to_row, self.told(row, samples).deliberations))}
+        return {"deliberations": list(map(to_row, self.episode_after(row, samples).deliberations))}
 
 
 class JudgeUndecided(HeavyTask):

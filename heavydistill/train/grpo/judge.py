@@ -28,7 +28,7 @@ from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, Te
 from heavydistill.heavy.judge_votes import Vote
 from heavydistill.heavy.prompts import judge_prompt
 from heavydistill.metrics.counts import Judging
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import identified
 from heavydistill.models.journaled import JournaledEngine, journaled
 from heavydistill.models.ledger import Ledger, account_held, account_of
@@ -98,7 +98,7 @@ def judge_of(config: GrpoConfig, run: RunConfig | None) -> ResolvedRun | None:
     found = parse_section(RunConfig, tree, "judge: ", "Correct the value.")
     asks = is_main() and not config.dry_run
     segment.require(Path(str(found.journal)), writes=asks)
-    contact = Contact() if asks else None
+    contact = ServerProbe() if asks else None
     resolved = resolve(found, contact)
     if contact and (model := resolved.judge):
         contact.require(model.profile.model, model.endpoint, model.sampling.max_tokens)

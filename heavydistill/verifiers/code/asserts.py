@@ -18,7 +18,7 @@ import builtins
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge
+from heavydistill.verifiers.code.inside.serialize import EncodeError, TooLarge
 from heavydistill.verifiers.code.values import Tree, tree_of
 
 _MAKERS: dict[str, Callable[..., Any]] = {
@@ -48,7 +48,7 @@ def split(test: ast.expr, program: Collection[str]) -> tuple[str, Tree] | None:
         return None
     try:
         return ast.unparse(call), tree_of(_constant(value))
-    except (ValueError, TypeError, RecursionError, MemoryError, NotAValue, TooLarge):
+    except (ValueError, TypeError, RecursionError, MemoryError, EncodeError, TooLarge):
         return None
 
 

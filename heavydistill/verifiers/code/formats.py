@@ -45,7 +45,7 @@ from typing import Any, Literal
 from heavydistill.sandbox import packages
 from heavydistill.schema import Problem
 from heavydistill.verifiers.code.asserts import program_names, split
-from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge
+from heavydistill.verifiers.code.inside.serialize import EncodeError, TooLarge
 from heavydistill.verifiers.code.running import MOST_VALUE
 from heavydistill.verifiers.code.values import Tree, tree_of
 
@@ -65,7 +65,7 @@ ARGUMENTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Comparable:
+class IoTests:
     """Tests whose outputs are compared; each test is one call or one run of the program."""
 
     kind: Literal["stdio", "functional", "asserts"]
@@ -106,7 +106,7 @@ class Task:
     """Code that the program completes; may be empty."""
     as_python: bool
     """Whether 1, 1.0 and True count as equal."""
-    tests: Comparable | Rehearsable
+    tests: IoTests | Rehearsable
 
 
 def task_of(problem: Problem) -> Task:
@@ -157,7 +157,7 @@ def _check_grader(args: dict[str, Any]) -> None:
             raise ValueError(f"judged_like sets how tests are compared; leave {key} out")
 
 
-def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Comparable:
+def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> IoTests:
     in_tokens = _choice(args, "compare", ("lines", "tokens")) == "tokens"
     for number, test in enumerate(tests, 1):
         for key in ("input", "output"):
@@ -175,7 +175,7 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Comparable:
         )
     inputs, outputs = (tuple(test[key] for test in tests) for key in ("input", "output"))
     like = "judged_like" in args
-    return Comparable("stdio", inputs, outputs, _tolerance(args), in_tokens, of_livecodebench=like)
+    return IoTests("stdio", inputs, outputs, _tolerance(args), in_tokens, of_livecodebench=like)
 
 
 def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python: bool) -> Task:
@@ -189,10 +189,10 @@ def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python
         try:
             given = {"args": tree_of(args, _MOST_INPUT), "kwargs": tree_of(kwargs, _MOST_INPUT)}
             right.append(tree_of(expected, MOST_VALUE))
-        except (NotAValue, TooLarge) as error:
+        except (EncodeError, TooLarge) as error:
             raise ValueError(f"test {number} is too large or too deep; leave it out") from error
         calls.append({"entry": entry, **given})
-    compared = Comparable(
+    compared = IoTests(
         "functional", tuple(calls), tuple(right), tolerance, after=setup, of_livecodebench=like
     )
     return Task(names, "", as_python, compared)
@@ -253,7 +253,7 @@ def _checked(args: dict[str, Any], text: str, as_python: bool) -> Task:
     return Task((entry,), prompt, as_python, tests)
 
 
-def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Comparable | None:
+def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> IoTests | None:
     """The tests as calls if ``check`` consists only of assertions; otherwise None."""
     candidate = check.args.args[0].arg
     asserts = [node for node in check.body if isinstance(node, ast.Assert)]
@@ -271,12 +271,12 @@ def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Compar
     return _split_all(tests, (candidate, entry), f"{candidate} = {entry}\n")
 
 
-def _split_all(tests: list[ast.expr], names: tuple[str, ...], after: str) -> Comparable | None:
+def _split_all(tests: list[ast.expr], names: tuple[str, ...], after: str) -> IoTests | None:
     pairs = [pair for test in tests if (pair := split(test, names))]
     if not pairs or len(pairs) < len(tests):
         return None
     calls = tuple({"source": call} for call, _ in pairs)
-    return Comparable("asserts", calls, tuple(right for _, right in pairs), after=after)
+    return IoTests("asserts", calls, tuple(right for _, right in pairs), after=after)
 
 
 def _does_nothing(node: ast.stmt) -> bool:

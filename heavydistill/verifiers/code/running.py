@@ -6,6 +6,7 @@ tests, up to the first malformed one.
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import json
@@ -20,7 +21,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from heavydistill.config.run import Sandboxing
-from heavydistill.sandbox import Limits, Ran, Sandbox
+from heavydistill.sandbox import Limits, Sandbox, SandboxResult
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
 
 # Modules whose names contest sites import before a program, in their order: if a name occurs twice,
@@ -138,7 +139,7 @@ def run_tests(
 
 def start(
     sandbox: Sandbox, config: Sandboxing, entry: str, job: Mapping[str, Any], tests: int, most: int
-) -> Ran:
+) -> SandboxResult:
     """Run ``entry``, a module of the folder ``inside``, in a new sandbox with this job."""
     cpu_s = processor_s(config, tests)
     limits = Limits(
@@ -162,16 +163,19 @@ def wall_s(cpu_s: float) -> float:
 def _program_of(entry: str) -> str:
     """Source of the ``main.py`` that runs a module of ``inside``."""
     folder = resources.files("heavydistill.verifiers.code") / "inside"
-    texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in ("serialize", entry)]
-    lines = [line for text in texts for line in text.splitlines()]
-    # Only annotations need the last two imports, and importing typing takes long.
-    left_out = ("from heavydistill", "from __future__", "from typing", "from collections.abc")
-    kept = [line for line in lines if not line.startswith(left_out)]
+    # Only annotations need the last two modules, and importing typing takes long.
+    left_out = ("heavydistill", "__future__", "typing", "collections.abc")
+    kept = [
+        ast.unparse(node)
+        for name in ("serialize", entry)
+        for node in ast.parse((folder / f"{name}.py").read_text(encoding="utf-8")).body
+        if not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith(left_out))
+    ]
     return "\n".join(["from __future__ import annotations", *kept, _READS, f"{entry}(job)\n"])
 
 
 def _outcomes(
-    ran: Ran, token: bytes, count: int, widest: int, end_s: float
+    ran: SandboxResult, token: bytes, count: int, widest: int, end_s: float
 ) -> list[ProgramOutcome]:
     outcomes: list[ProgramOutcome] = []
     begun, end = 0, math.inf
@@ -233,7 +237,7 @@ def _told(payload: bytes) -> tuple[str, str]:
     return kind, "" if missing in sys.stdlib_module_names else missing
 
 
-def stopped(ran: Ran, in_test: bool = False) -> ProgramOutcome:
+def stopped(ran: SandboxResult, in_test: bool = False) -> ProgramOutcome:
     """Convert the way a run ended to the outcome of the test that was running, if any."""
     if ran.ended == "unavailable":
         return ProgramOutcome("no_sandbox", ran.stderr.decode("utf-8", "replace").strip()[:500])

@@ -52,7 +52,7 @@ from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Verifier
 from heavydistill.verifiers.code import formats, livecodebench, rehearsal, running
 from heavydistill.verifiers.code.answer import program_in
-from heavydistill.verifiers.code.formats import Comparable, Rehearsable, Task, task_of
+from heavydistill.verifiers.code.formats import IoTests, Rehearsable, Task, task_of
 from heavydistill.verifiers.code.rehearsal import PASSED, NotRehearsedError, Result, failure
 from heavydistill.verifiers.code.running import MOST_VALUE, NobodysFault, ProgramOutcome, run_tests
 from heavydistill.verifiers.code.values import (
@@ -153,7 +153,7 @@ def decide(task: Task, program: str, sandbox: Sandbox, config: Sandboxing) -> De
     return _decision(kind, results, program)
 
 
-def _compared(outcome: ProgramOutcome, right: Tree, tests: Comparable, as_python: bool) -> Result:
+def _compared(outcome: ProgramOutcome, right: Tree, tests: IoTests, as_python: bool) -> Result:
     if outcome.became != "value":
         return failure(outcome)
     given, got = outcome.tree, shown(outcome.tree)
@@ -169,7 +169,7 @@ def _compared(outcome: ProgramOutcome, right: Tree, tests: Comparable, as_python
     return _REASONS[alike], {"got": got if tests.kind == "stdio" else [got]}
 
 
-def _likeness(given: Tree, right: Tree, tests: Comparable) -> Likeness:
+def _likeness(given: Tree, right: Tree, tests: IoTests) -> Likeness:
     is_stdio, tolerance = tests.kind == "stdio", tests.tolerance
     if tests.of_livecodebench:
         agree = livecodebench.outputs_agree if is_stdio else livecodebench.values_agree

@@ -56,7 +56,7 @@ _GROUP = re.compile(r"(?:^|[=\s$\[(])\{\Z")
 
 
 @dataclass(slots=True)
-class Sides:
+class BoxContext:
     """Text on both sides of a box; flags record removed formula delimiters and blanks."""
 
     left: str
@@ -78,7 +78,7 @@ def same_number(one: str, other: str) -> bool:
     return value is not None and value == normal_form(other[:_LONGEST_NUMBER]).value
 
 
-def peel(sides: Sides) -> None:
+def peel(sides: BoxContext) -> None:
     """Remove layout, the formula delimiters around the box, and brackets around the box."""
     while True:
         was = sides.left, sides.right
@@ -287,7 +287,7 @@ def surroundings(
     """
     before, after = _TAG.sub(" ", before[-2 * _PHRASE :]), _TAG.sub(" ", after)
     # Some models write the backslash twice, as in JSON.
-    sides = Sides(re.sub(r"(?<!\\)\\$", "", before), after[:_WINDOW])
+    sides = BoxContext(re.sub(r"(?<!\\)\\$", "", before), after[:_WINDOW])
     peel(sides)
     unit, end = units.typeset(sides.right)
     opens = re.match(r"(?:\$|\\\()\s*", sides.right)
@@ -312,7 +312,7 @@ def surroundings(
     return None, currency[0].strip() if currency else "", unit or units.spoken(sides.right)
 
 
-def _changed_before(sides: Sides, content: str, problem: str) -> bool:
+def _changed_before(sides: BoxContext, content: str, problem: str) -> bool:
     """Whether the text before a box with ``content`` names something that changes its value.
 
     "At least" before the box changes nothing if the problem asks for a bound.
@@ -370,7 +370,7 @@ def _another_before(left: str, content: str) -> bool:
     return bool(other["joint"] or other["unit"] or listed)
 
 
-def _changed_after(sides: Sides, content: str, problem: str) -> bool:
+def _changed_after(sides: BoxContext, content: str, problem: str) -> bool:
     """Whether the text after a box with ``content`` names something that changes its value.
 
     "Dozen" after the box changes nothing if the problem asks "how many dozen", and "at least" if it
@@ -453,7 +453,7 @@ def _is_of_others(after: str, end: int, content: str) -> bool:
     return bool(numbers) and not any(same_number(number, content) for number in numbers)
 
 
-def _changed_in_foreign_words(sides: Sides, content: str) -> bool:
+def _changed_in_foreign_words(sides: BoxContext, content: str) -> bool:
     """Whether the sentence around the box denies it, or names another value after it."""
     before, after = foreign.last_sentence(sides.left), foreign.first_sentence(sides.right)
     if not foreign.is_foreign(f"{before} {after}"):

@@ -1,4 +1,4 @@
-r"""Parses one formula into an exact SymPy expression; raises ``Unread`` if it cannot.
+r"""Parses one formula into an exact SymPy expression; raises ``FormulaParseError`` if it cannot.
 
 The reader is strict where other parsers guess. Two adjacent numbers are neither a product nor a
 sum; ``1/2x`` and ``2\frac{1}{2}x`` are rejected as ambiguous; capitals and small letters are
@@ -8,8 +8,8 @@ letter ``i`` is the imaginary unit and ``e`` Euler's number.
 Nothing whose size is unbounded is evaluated here. What SymPy does with the value later is bounded
 by the limits of the worker.
 
-Not covered, hence ``Unread``: sums, integrals, limits, derivatives, functions without a common
-name, accents (``\vec{a}``), degrees, units inside a formula.
+Not covered, hence ``FormulaParseError``: sums, integrals, limits, derivatives, functions without a
+common name, accents (``\vec{a}``), degrees, units inside a formula.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST_FACTORIAL = 10_000
 LARGEST_EXPONENT = 10_000
 
 
-class Unread(Exception):
+class FormulaParseError(Exception):
     """The formula cannot be read; the argument is the reason code of the undecided verdict."""
 
 
@@ -35,36 +35,38 @@ def _number(token: str) -> sympy.Expr:
     """An integer or a decimal as an exact value; commas separate thousands."""
     digits = token.replace(",", "")
     if len(digits) > MOST_DIGITS:
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     return sympy.Rational(digits)
 
 
 def _factorial(value: sympy.Expr) -> sympy.Expr:
-    """The factorial of a small integer; raises ``Unread`` for nested factorials."""
+    """The factorial of a small integer; raises ``FormulaParseError`` for nested factorials."""
     if value.is_number and not (value.is_Integer and 0 <= value <= LARGEST_FACTORIAL):
-        raise Unread("too_complex" if value.is_Integer and value > 0 else "not_understood")
+        raise FormulaParseError(
+            "too_complex" if value.is_Integer and value > 0 else "not_understood"
+        )
     if value.has(sympy.factorial):
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     return _bounded(sympy.factorial(value))
 
 
 def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
-    """``base`` raised to ``exponent``; raises ``Unread`` for zero to the power of zero."""
+    """``base`` raised to ``exponent``; FormulaParseError for zero to the power of zero."""
     if exponent.is_Rational:
         size = abs(exponent.p) // exponent.q
         grows = not base.is_Symbol and base not in (sympy.E, 0, 1, -1)
         if grows and (size > LARGEST_EXPONENT or longest_bits(base) * (size + 1) > MOST_BITS):
-            raise Unread("too_complex")
+            raise FormulaParseError("too_complex")
         if exponent.q > LARGEST_EXPONENT or abs(exponent.p) > 10**6:
-            raise Unread("too_complex")
+            raise FormulaParseError("too_complex")
     elif exponent.is_number and _is_tower(exponent):
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     elif exponent.is_number and not exponent.is_finite:
-        raise Unread("not_understood")
+        raise FormulaParseError("not_understood")
     elif exponent.is_number and abs(sympy.N(exponent)) > LARGEST_EXPONENT:
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     if base == 0 and not exponent.is_positive:
-        raise Unread("not_understood")
+        raise FormulaParseError("not_understood")
     return _bounded(base**exponent)
 
 
@@ -81,9 +83,9 @@ def longest_bits(value: sympy.Expr) -> int:
 
 
 def _bounded(value: sympy.Expr) -> sympy.Expr:
-    """Return ``value``; raises ``Unread`` if a number in it is too large."""
+    """Return ``value``; raises ``FormulaParseError`` if a number in it is too large."""
     if longest_bits(value) > MOST_BITS:
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     return value
 
 
@@ -143,10 +145,10 @@ def read(tokens: Tokens, log_base: int | None = None, *, raises_calls: bool = Fa
     reader = _Reader([token for token in tokens if token != " "], log_base, raises_calls)
     value = reader.sum()
     if reader.peek() != _END or value.has(sympy.zoo, sympy.nan):
-        raise Unread("not_understood")
+        raise FormulaParseError("not_understood")
     if r"\infty" in tokens and len(set(tokens) - {" ", "+", "-", "{", "}", "(", ")"}) > 1:
         # SymPy would evaluate every expression that contains infinity to infinity.
-        raise Unread("not_understood")
+        raise FormulaParseError("not_understood")
     return value
 
 
@@ -171,7 +173,7 @@ class _Reader:
 
     def _expect(self, token: str) -> None:
         if self._take() != token:
-            raise Unread("not_understood")
+            raise FormulaParseError("not_understood")
 
     def sum(self) -> sympy.Expr:
         total = self._sign() * self._product()
@@ -200,16 +202,16 @@ class _Reader:
                 self._take()
                 divisor = self._sign() * self._raised(self._atom())
                 if self._starts_factor():
-                    raise Unread("two_readings")
+                    raise FormulaParseError("two_readings")
                 if divisor == 0:
-                    raise Unread("not_understood")
+                    raise FormulaParseError("not_understood")
                 value = _bounded(value / divisor)
             elif self._starts_factor():
                 if _NUMBER.fullmatch(token) and self._tokens[self._at - 1] != "!":
-                    raise Unread("two_numbers")
+                    raise FormulaParseError("two_numbers")
                 ahead = "".join(self._tokens[self._at : self._at + 7])
                 if may_mix and re.match(r"\\frac(?:[0-9]|\{[0-9]+\}\{[0-9]+\})", ahead):
-                    raise Unread("two_readings")
+                    raise FormulaParseError("two_readings")
                 value = _bounded(value * self._raised(self._atom()))
             else:
                 return value
@@ -228,14 +230,14 @@ class _Reader:
             self._take()
             value = _factorial(value)
             if self.peek() == "!":
-                raise Unread("two_readings")
+                raise FormulaParseError("two_readings")
         if self.peek() == "^":
             self._take()
             value = _power(value, self._exponent())
             if self.peek() in ("^", "!", "_"):
-                raise Unread("two_readings")
+                raise FormulaParseError("two_readings")
         if self.peek() in ("'", "_", r"\prime"):
-            raise Unread("not_understood")
+            raise FormulaParseError("not_understood")
         return value
 
     def _exponent(self) -> sympy.Expr:
@@ -243,10 +245,10 @@ class _Reader:
         if token in ("{", "("):
             return sign * self._bracketed()
         if token.isalpha() and len(token) > 1:
-            raise Unread("two_readings")
+            raise FormulaParseError("two_readings")
         if token == r"\frac" or _continues_argument(token):
             return sign * self._atom()
-        raise Unread("not_understood")
+        raise FormulaParseError("not_understood")
 
     def _bracketed(self) -> sympy.Expr:
         closes = _PAIRS[self._take()]
@@ -260,7 +262,7 @@ class _Reader:
         self._atoms += 1
         token = self.peek()
         if self._atoms > MOST_ATOMS or token in _HEAVY:
-            raise Unread("too_complex")
+            raise FormulaParseError("too_complex")
         if token in _PAIRS:
             return self._bracketed()
         if token.isalpha():
@@ -284,7 +286,7 @@ class _Reader:
         if token == r"\binom":
             top, bottom = self._argument(), self._argument()
             if any(part.is_number and abs(part) > LARGEST_FACTORIAL for part in (top, bottom)):
-                raise Unread("too_complex")
+                raise FormulaParseError("too_complex")
             return _bounded(sympy.binomial(top, bottom))
         if token in _OF_SEVERAL:
             return self._of_several(token)
@@ -292,13 +294,13 @@ class _Reader:
             return self._named(token[1:])
         if token[1:] in FUNCTIONS:
             return self._function(token[1:])
-        raise Unread("not_understood")
+        raise FormulaParseError("not_understood")
 
     def _of_several(self, name: str) -> sympy.Expr:
         """A function of several arguments in brackets: ``\\gcd(a, b)``, ``\\max\\{1, 2\\}``."""
         closes = {"(": ")", r"\{": r"\}"}.get(self._take())
         if closes is None:
-            raise Unread("two_readings")
+            raise FormulaParseError("two_readings")
         arguments = [self.sum()]
         while self.peek() == ",":
             self._take()
@@ -307,7 +309,7 @@ class _Reader:
         function = _OF_SEVERAL[name]
         if function in (sympy.Max, sympy.Min):
             if not all(argument.is_extended_real is not False for argument in arguments):
-                raise Unread("not_understood")
+                raise FormulaParseError("not_understood")
             return function(*arguments)
         if all(argument.is_Integer for argument in arguments):
             return sympy.Integer(function(*map(int, arguments)))
@@ -323,13 +325,13 @@ class _Reader:
         if run == "sqrt":
             return self._root(whole_numbers=False)
         if len(run) > 3 or run.lower() in _NO_PRODUCT or not run.isascii():
-            raise Unread("not_understood")
+            raise FormulaParseError("not_understood")
         factors = [self._named(letter, may_have_index=False) for letter in run[:-1]]
         last = self._named(run[-1])
         if self.peek() == "(" and run[-1] in _LETTERS_OF_FUNCTIONS:
-            raise Unread("not_understood")
+            raise FormulaParseError("not_understood")
         if factors and self.peek() == "!":
-            raise Unread("two_readings")
+            raise FormulaParseError("two_readings")
         # In xy^2 the exponent applies only to y, so it is read here with the last letter.
         return sympy.Mul(*factors, self._raised(last)) if factors else last
 
@@ -343,14 +345,14 @@ class _Reader:
         token = self._take()
         if token != "{":
             if (_NUMBER.fullmatch(token) and len(token) > 1) or not token.isalnum():
-                raise Unread("two_readings")
+                raise FormulaParseError("two_readings")
             return token
         parts: list[str] = []
         while self.peek() not in ("}", _END):
             parts.append(self._take())
         self._expect("}")
         if not parts or "{" in parts:
-            raise Unread("not_understood")
+            raise FormulaParseError("not_understood")
         return "".join(parts)
 
     def _fraction(self) -> sympy.Expr:
@@ -363,7 +365,7 @@ class _Reader:
         spelled = "".join(self._tokens[max(0, self._at - 12) : self._at])
         is_derivative = re.search(r"\{d[a-zA-Z]?\}\{d[a-zA-Z]", spelled)
         if is_derivative or bottom == 0:
-            raise Unread("not_understood")
+            raise FormulaParseError("not_understood")
         return _bounded(top / bottom)
 
     def _argument(self) -> sympy.Expr:
@@ -373,14 +375,14 @@ class _Reader:
             return self._bracketed()
         if (len(token) == 1 and token.isalnum()) or token == r"\pi":
             return self._atom()
-        raise Unread("two_readings")
+        raise FormulaParseError("two_readings")
 
     def _root(self, *, whole_numbers: bool) -> sympy.Expr:
         degree = sympy.Integer(2)
         if self.peek() == "[":
             degree = self._bracketed()
             if not degree.is_Integer or not 2 <= degree <= 100:
-                raise Unread("not_understood")
+                raise FormulaParseError("not_understood")
         if self.peek() == "(" or (whole_numbers and _NUMBER.fullmatch(self.peek())):
             radicand = self._call_argument()
         else:
@@ -392,12 +394,12 @@ class _Reader:
     def _call_argument(self) -> sympy.Expr:
         value = self._atom()
         if self.peek() == "!" or (self.peek() == "^" and not self._raises_calls):
-            raise Unread("two_readings")
+            raise FormulaParseError("two_readings")
         return value
 
     def _absolute(self) -> sympy.Expr:
         if self._inside_bars:
-            raise Unread("two_readings")
+            raise FormulaParseError("two_readings")
         self._inside_bars = True
         value = self.sum()
         self._inside_bars = False
@@ -417,9 +419,9 @@ class _Reader:
         if power == -1 and name in _INVERSES:
             return _INVERSES[name](value)
         if not power.is_positive:
-            raise Unread("two_readings")
+            raise FormulaParseError("two_readings")
         if base is not None and (base in (0, 1) or value == 0):
-            raise Unread("not_understood")
+            raise FormulaParseError("not_understood")
         result = getattr(sympy, FUNCTIONS[name])(value)
         return _power(result / sympy.log(base) if base is not None else result, power)
 
@@ -430,13 +432,13 @@ class _Reader:
         if self.peek() == r"\frac" or self.peek() in _ROOTS:
             value = self._raised(self._atom())
             if _continues_argument(self.peek()):
-                raise Unread("two_readings")
+                raise FormulaParseError("two_readings")
             return value
         factors: list[sympy.Expr] = []
         while _continues_argument(self.peek()):
             if factors and _NUMBER.fullmatch(self.peek()):
-                raise Unread("two_numbers")
+                raise FormulaParseError("two_numbers")
             factors.append(self._raised(self._atom()))
         if not factors or self.peek() in ("(", "[", "{", r"\frac", *_ROOTS, "/"):
-            raise Unread("two_readings")
+            raise FormulaParseError("two_readings")
         return sympy.Mul(*factors)

@@ -27,7 +27,7 @@ import sympy
 from mpmath.libmp import NoConvergence
 from sympy.core.function import AppliedUndef
 
-from heavydistill.verifiers.mathematics.formula import Unread, longest_bits, read
+from heavydistill.verifiers.mathematics.formula import FormulaParseError, longest_bits, read
 from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
 from heavydistill.verifiers.normal import (
     DIFFERENT,
@@ -64,7 +64,7 @@ def compare_formulas(given: Tokens, wanted: Tokens) -> Outcome:
         if len(outcomes) > 1:
             return "undecided", "log_base"
         return _or_rounded(given, wanted) if outcomes == {DIFFERENT} else outcomes.pop()
-    except Unread as unread:
+    except FormulaParseError as unread:
         return "undecided", str(unread)
 
 
@@ -75,7 +75,7 @@ def value_of(tokens: Tokens) -> sympy.Expr:
         Unread: The formula is not understood or is ambiguous.
     """
     if any("log" in token for token in tokens):
-        raise Unread("log_base")
+        raise FormulaParseError("log_base")
     return _value(tokens, None)
 
 
@@ -177,7 +177,7 @@ def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
         return "undecided", "too_small_to_tell"
     longest = int(max(longest_bits(given), longest_bits(wanted)) * 0.302) + 1
     if longest > MOST_DIGITS:
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     digits = DIGITS + 2 * longest
     first, second = (_numeric(value, digits) for value in (given, wanted))
     if first is None or second is None:
@@ -226,7 +226,7 @@ def _agree(given: sympy.Expr, wanted: sympy.Expr, part: tuple[str, ...]) -> bool
     """Whether two expressions agree at all points of a part; None if neither has values there."""
     symbols = sorted(given.free_symbols, key=str)
     if len(symbols) > len(part) - 1:
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     told = None
     for turn in range(3):
         points = {

@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator, Sequence
 
 from heavydistill.verifiers.mathematics import units
-from heavydistill.verifiers.mathematics.formula import Unread, read
+from heavydistill.verifiers.mathematics.formula import FormulaParseError, read
 from heavydistill.verifiers.mathematics.shape import (
+    AmbiguousAnswer,
     Brackets,
     Formula,
-    Many,
     Matrix,
     Measure,
     Ratio,
     Relation,
     Shape,
-    Unclear,
     Union,
+    ValueSet,
     Without,
     Words,
 )
@@ -59,7 +59,7 @@ def fault(reference: Shape, problem: str) -> str | None:
 
 
 def _fault(part: Shape) -> str | None:
-    if isinstance(part, Unclear):
+    if isinstance(part, AmbiguousAnswer):
         return part.reason
     if isinstance(part, Words) and len(part.text.split()) > MOST_WORDS:
         return "sentence"
@@ -68,7 +68,7 @@ def _fault(part: Shape) -> str | None:
     ):
         try:
             read(part.tokens)
-        except Unread as unread:
+        except FormulaParseError as unread:
             return str(unread)
     return None
 
@@ -78,7 +78,7 @@ def _parts(shape: Shape) -> Iterator[Shape]:
     yield shape
     inner: Sequence[Shape]
     match shape:
-        case Many() | Brackets() | Union() | Without() | Ratio() | Matrix():
+        case ValueSet() | Brackets() | Union() | Without() | Ratio() | Matrix():
             inner = shape.items
         case Relation():
             # The name on the left side may have any notation.

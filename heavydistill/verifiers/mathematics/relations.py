@@ -15,7 +15,7 @@ from itertools import permutations
 
 import sympy
 
-from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.formula import FormulaParseError
 from heavydistill.verifiers.mathematics.formula_equality import (
     constant_factor,
     have_other_points,
@@ -24,10 +24,10 @@ from heavydistill.verifiers.mathematics.formula_equality import (
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
     Formula,
-    Many,
     Measure,
     Relation,
     Shape,
+    ValueSet,
     Words,
 )
 from heavydistill.verifiers.normal import DIFFERENT, EQUAL, ROUNDED, Outcome
@@ -80,7 +80,7 @@ def compare_relations(given: Shape, wanted: Shape, compare: Compare) -> Outcome:
 def spread(shape: Shape) -> Shape:
     r"""Expand ``x = ±2`` and ``x = \{1, 2\}`` into their values; return other shapes unchanged."""
     is_named = isinstance(shape, Relation) and len(shape.parts) == 2 and name_of(shape)
-    if is_named and isinstance(shape, Relation) and isinstance(shape.parts[1], Many):
+    if is_named and isinstance(shape, Relation) and isinstance(shape.parts[1], ValueSet):
         return shape.parts[1]
     return shape
 
@@ -93,7 +93,7 @@ def assigned(shape: Shape) -> dict[str, Shape] | None:
             names = [item.text for item in left.items if isinstance(item, Formula)]
             same = len(names) == len(right.items) == len({*names})
             return dict(zip(names, right.items, strict=True)) if same else None
-    if not isinstance(shape, Many) or shape.joined in ("or", "braces", "sign"):
+    if not isinstance(shape, ValueSet) or shape.joined in ("or", "braces", "sign"):
         return None
     items = [item for item in shape.items if isinstance(item, Relation) and item.signs == ("=",)]
     found = {name: item.parts[1] for item in items if (name := name_of(item))}
@@ -147,7 +147,7 @@ def _approximates(part: Shape, exact: Shape) -> bool:
         return False
     try:
         value, number = value_of(part.tokens), value_of(exact.tokens)
-    except Unread:
+    except FormulaParseError:
         return False
     if not (value.is_Rational and number.is_number and number.is_real and number.is_finite):
         return False
@@ -178,7 +178,7 @@ def _both(given: Relation, wanted: Relation, compare: Compare) -> Outcome:
         return EQUAL
     try:
         return _proportional(given, wanted)
-    except Unread as unread:
+    except FormulaParseError as unread:
         return "undecided", str(unread)
 
 
@@ -188,7 +188,7 @@ def _are_explicit(name: str, values: Sequence[Shape | None]) -> bool:
     letters = {sympy.Symbol(letter.strip("\\")) for letter in names}
     try:
         return not any(letters & _variables(value) for value in values)
-    except Unread:
+    except FormulaParseError:
         return False
 
 
@@ -196,14 +196,14 @@ def _variables(value: Shape | None) -> set[sympy.Symbol]:
     if isinstance(value, Brackets):
         return set().union(*map(_variables, value.items))
     if not isinstance(value, Formula):
-        raise Unread("other_kind")
+        raise FormulaParseError("other_kind")
     return set(value_of(value.tokens).free_symbols)
 
 
 def _has_variables(value: Shape | None) -> bool:
     try:
         return bool(_variables(value))
-    except Unread:
+    except FormulaParseError:
         return isinstance(value, Formula)
 
 

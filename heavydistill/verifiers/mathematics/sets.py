@@ -15,16 +15,16 @@ from itertools import pairwise
 
 import sympy
 
-from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.formula import FormulaParseError
 from heavydistill.verifiers.mathematics.formula_equality import value_of
 from heavydistill.verifiers.mathematics.relations import FLIPPED
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
     Formula,
-    Many,
     Relation,
     Shape,
     Union,
+    ValueSet,
     Without,
 )
 from heavydistill.verifiers.mathematics.tokens import stripped, tokens_of
@@ -45,7 +45,7 @@ def is_set(shape: Shape) -> bool:
     """Whether a shape can only be a set of numbers."""
     if isinstance(shape, Relation):
         return shape.signs == (r"\in",) or all(sign in FLIPPED for sign in shape.signs)
-    if isinstance(shape, Many):
+    if isinstance(shape, ValueSet):
         return all(isinstance(item, Relation) and is_set(item) for item in shape.items)
     if isinstance(shape, Brackets):
         return shape.must_be_interval
@@ -71,16 +71,16 @@ def parts_of(shape: Shape) -> list[Shape]:
             return _intervals(shape)
         case Without(items=items):
             return _between_points(items)
-        case Union(items=items) | Many(items=items, joined="or"):
+        case Union(items=items) | ValueSet(items=items, joined="or"):
             return [part for item in items for part in parts_of(item)]
-        case Many(items=items) if all(isinstance(item, Formula) for item in items):
+        case ValueSet(items=items) if all(isinstance(item, Formula) for item in items):
             return list(items)
-    raise Unread("other_kind")
+    raise FormulaParseError("other_kind")
 
 
 def variable_of(shape: Shape) -> str | None:
     """The variable in inequalities and memberships; None if there is none."""
-    if isinstance(shape, Many | Union):
+    if isinstance(shape, ValueSet | Union):
         names = filter(None, map(variable_of, shape.items))
         return ",".join(sorted({*names})) or None
     parts = shape.parts if isinstance(shape, Relation) else ()
@@ -93,7 +93,7 @@ def _between_points(points: Sequence[Shape]) -> list[Shape]:
     ends = [point for point in points if isinstance(point, Formula)]
     values = {end: value_of(end.tokens) for end in ends}
     if len(ends) < len(points) or not all(v.is_real and v.is_number for v in values.values()):
-        raise Unread("other_kind")
+        raise FormulaParseError("other_kind")
     ordered = [_LOWEST, *sorted(ends, key=values.__getitem__), _HIGHEST]
     return [_between([(">", low), ("<", high)]) for low, high in pairwise(ordered)]
 
@@ -136,7 +136,7 @@ def _intervals(relation: Relation) -> list[Shape]:
     parts, signs = relation.parts, relation.signs
     places = [at for at, part in enumerate(parts) if _is_name(part)]
     if (len(parts), places) not in ((2, [0]), (2, [1]), (3, [1])):
-        raise Unread("other_kind")
+        raise FormulaParseError("other_kind")
     at = places[0]
     ends = [(FLIPPED.get(signs[0], ""), parts[0])] if at else []
     ends += zip(signs[at:], parts[at + 1 :], strict=True)
@@ -150,12 +150,12 @@ def _between(ends: Sequence[tuple[str, Shape]]) -> Shape:
     low = [(sign, end) for sign, end in ends if sign in (">", r"\ge")]
     high = [(sign, end) for sign, end in ends if sign in ("<", r"\le")]
     if len(low) > 1 or len(high) > 1 or len(low) + len(high) < len(ends):
-        raise Unread("other_kind")
+        raise FormulaParseError("other_kind")
     (above, start), (below, end) = (*low, (">", _LOWEST))[0], (*high, ("<", _HIGHEST))[0]
     if not isinstance(start, Formula) or not isinstance(end, Formula):
-        raise Unread("other_kind")
+        raise FormulaParseError("other_kind")
     if not (value_of(end.tokens) - value_of(start.tokens)).is_extended_positive:
-        raise Unread("other_kind")
+        raise FormulaParseError("other_kind")
     return Brackets("[" if above == r"\ge" else "(", (start, end), "]" if below == r"\le" else ")")
 
 

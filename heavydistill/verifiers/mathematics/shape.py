@@ -2,10 +2,10 @@
 
 ``shape_of`` splits an answer from the outside in: lists, unions, relations, brackets, matrices,
 ratios, units. What remains is a single formula (``Formula``), which the module ``formula`` parses.
-An ambiguous notation becomes ``Unclear``.
+An ambiguous notation becomes ``AmbiguousAnswer``.
 
-Not covered, hence ``Unclear``: sets described by more than one inequality, other set differences,
-ellipses, several plus-minus signs, sentences.
+Not covered, hence ``AmbiguousAnswer``: sets described by more than one inequality, other set
+differences, ellipses, several plus-minus signs, sentences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from heavydistill.verifiers.mathematics.tokens import (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unclear:
+class AmbiguousAnswer:
     """An answer that cannot be split, with the reason of the undecided verdict."""
 
     reason: str
@@ -63,7 +63,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class ValueSet:
     """Several values without an order: ``1, 2``, ``{1, 2}``, ``1 or 2``, ``±1``."""
 
     items: tuple[Shape, ...]
@@ -125,11 +125,11 @@ class Ratio:
 
 
 Shape = (
-    Unclear
+    AmbiguousAnswer
     | Formula
     | Words
     | Measure
-    | Many
+    | ValueSet
     | Brackets
     | Relation
     | Union
@@ -154,7 +154,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?) ?([^\W\d_]+|°)")
 _IN_PARTS = re.compile(rf"{_PART.pattern}(?:(?: and|,(?: and)?)? ?{_PART.pattern}){{1,2}}")
 CLOCK = re.compile(r"(1[0-2]|0?[1-9]) ?: ?([0-5][0-9]) ?([ap])\.? ?m\.?")
 _SUCH_THAT = frozenset(("|", ":", r"\mid", r"\colon"))
-_NOT_UNDERSTOOD = Unclear("not_understood")
+_NOT_UNDERSTOOD = AmbiguousAnswer("not_understood")
 
 
 def shape_of(answer: str) -> Shape:
@@ -162,17 +162,17 @@ def shape_of(answer: str) -> Shape:
     text = cleaned(answer)
     if _DOUBTS.search(text.lower()):
         several = len(set(re.findall(r"[0-9.]*[0-9]", text))) > 1
-        return Unclear("hedged" if several else "doubtful")
+        return AmbiguousAnswer("hedged" if several else "doubtful")
     tokens = stripped(tokens_of(text))
     if _ELLIPSES & set(tokens):
-        return Unclear("ellipsis")
-    return Unclear("too_complex") if len(tokens) > MOST_PARTS * 25 else _shape(tokens)
+        return AmbiguousAnswer("ellipsis")
+    return AmbiguousAnswer("too_complex") if len(tokens) > MOST_PARTS * 25 else _shape(tokens)
 
 
 def _shape(tokens: Tokens) -> Shape:
     tokens = stripped(tokens)
     if not tokens:
-        return Unclear("no_answer")
+        return AmbiguousAnswer("no_answer")
     for take in (
         _clock,
         _compound,
@@ -234,16 +234,16 @@ def _many(tokens: Tokens) -> Shape | None:
     if not kept or len(parts) - len(kept) > sum(sign in _OR | _AND for sign in between):
         return _NOT_UNDERSTOOD
     if len(kept) > MOST_PARTS:
-        return Unclear("too_complex")
+        return AmbiguousAnswer("too_complex")
     if len(kept) == 1:
         return _shape(kept[0])
     if _OR & {*between}:
-        return Many(_shapes(kept), "or")
+        return ValueSet(_shapes(kept), "or")
     if _AND & {*between}:
-        return Many(_shapes(kept), "and")
+        return ValueSet(_shapes(kept), "and")
     commas = (at for at, token in enumerate(tokens) if token == ",")
     is_tight = ";" not in between and not any(" " in tokens[at - 1 : at + 2] for at in commas)
-    return Many(_shapes(kept), "tight" if is_tight else "comma")
+    return ValueSet(_shapes(kept), "tight" if is_tight else "comma")
 
 
 def _union(tokens: Tokens) -> Shape | None:
@@ -251,8 +251,8 @@ def _union(tokens: Tokens) -> Shape | None:
     if r"\setminus" not in between:
         return Union(_shapes(parts)) if between else None
     removed = _shape(parts[-1])
-    is_read = len(parts) == 2 and parts[0] == (r"\mathbb{R}",) and isinstance(removed, Many)
-    if not is_read or not isinstance(removed, Many) or removed.joined != "braces":
+    is_read = len(parts) == 2 and parts[0] == (r"\mathbb{R}",) and isinstance(removed, ValueSet)
+    if not is_read or not isinstance(removed, ValueSet) or removed.joined != "braces":
         return _NOT_UNDERSTOOD
     return Without(removed.items)
 
@@ -264,7 +264,7 @@ def _relation(tokens: Tokens) -> Shape | None:
     if not all(parts) or any(split(part, _UNREAD)[1] for part in parts):
         return _NOT_UNDERSTOOD
     if len(parts) > MOST_PARTS:
-        return Unclear("too_complex")
+        return AmbiguousAnswer("too_complex")
     return Relation(_shapes(parts), tuple(_SPELLED.get(sign, sign) for sign in between))
 
 
@@ -320,7 +320,7 @@ def _braces(inner: Tokens) -> Shape:
         return Formula((r"\emptyset",))
     parts, _ = split(inner, _COMMAS)
     is_read = all(parts) and len(parts) <= MOST_PARTS
-    return Many(_shapes(parts), "braces") if is_read else _NOT_UNDERSTOOD
+    return ValueSet(_shapes(parts), "braces") if is_read else _NOT_UNDERSTOOD
 
 
 def _such_that(inner: Tokens) -> Shape:
@@ -332,7 +332,7 @@ def _such_that(inner: Tokens) -> Shape:
         and Formula(parts[0]) in condition.parts
         and not {"=", r"\in", r"\approx"} & {*condition.signs}
     )
-    return condition if condition and is_inequality else Unclear("set_builder")
+    return condition if condition and is_inequality else AmbiguousAnswer("set_builder")
 
 
 def _matrix(tokens: Tokens) -> Shape | None:
@@ -364,10 +364,10 @@ def _signs(tokens: Tokens) -> Shape | None:
     if not places:
         return None
     if len(places) > 1 or tokens[places[0]] == r"\mp":
-        return Unclear("several_signs")
+        return AmbiguousAnswer("several_signs")
     at = places[0]
     chosen = ((*tokens[:at], sign, *tokens[at + 1 :]) for sign in "+-")
-    return Many(tuple(_measure(stripped(part)) for part in chosen), "sign")
+    return ValueSet(tuple(_measure(stripped(part)) for part in chosen), "sign")
 
 
 def _measure(tokens: Tokens) -> Shape:
@@ -375,7 +375,7 @@ def _measure(tokens: Tokens) -> Shape:
     sign, rest = (tokens[:1], tokens[1:]) if tokens[0] == "-" else ((), tokens)
     if rest and rest[0] in units.CURRENCIES:
         value = stripped((*sign, *rest[1:]))
-        return Measure(Formula(value), rest[0]) if value else Unclear("no_answer")
+        return Measure(Formula(value), rest[0]) if value else AmbiguousAnswer("no_answer")
     start = _unit_start(tokens)
     if not start:
         return Formula(tokens)

@@ -26,7 +26,7 @@ from fractions import Fraction
 import sympy
 
 from heavydistill.verifiers.mathematics import relations, sets, units
-from heavydistill.verifiers.mathematics.formula import Unread, longest_bits
+from heavydistill.verifiers.mathematics.formula import FormulaParseError, longest_bits
 from heavydistill.verifiers.mathematics.formula_equality import (
     compare_formulas,
     compare_values,
@@ -34,15 +34,15 @@ from heavydistill.verifiers.mathematics.formula_equality import (
 )
 from heavydistill.verifiers.mathematics.shape import (
     CLOCK,
+    AmbiguousAnswer,
     Brackets,
     Formula,
-    Many,
     Matrix,
     Measure,
     Ratio,
     Relation,
     Shape,
-    Unclear,
+    ValueSet,
     Words,
     loose_measure,
 )
@@ -78,10 +78,10 @@ class AnswerComparison:
 
     def outcome(self, given: Shape, wanted: Shape) -> Outcome:
         """Compare an answer with a reference."""
-        if isinstance(wanted, Unclear):
+        if isinstance(wanted, AmbiguousAnswer):
             return "undecided", wanted.reason
-        if isinstance(given, Unclear):
-            is_hedged = given.reason == "hedged" and not isinstance(wanted, Many)
+        if isinstance(given, AmbiguousAnswer):
+            is_hedged = given.reason == "hedged" and not isinstance(wanted, ValueSet)
             return "incorrect" if is_hedged else "undecided", given.reason
         if given == wanted:
             return EQUAL
@@ -95,7 +95,7 @@ class AnswerComparison:
             both = isinstance(given, Relation) and isinstance(wanted, Relation)
             if outcome[0] != "undecided" or not both:
                 return outcome
-        if isinstance(given, Many) or isinstance(wanted, Many):
+        if isinstance(given, ValueSet) or isinstance(wanted, ValueSet):
             return self._many(given, wanted)
         if isinstance(given, Relation) or isinstance(wanted, Relation):
             return relations.compare_relations(given, wanted, self.outcome)
@@ -111,8 +111,8 @@ class AnswerComparison:
         if first and second and first.keys() == second.keys():
             outcome = self._in_order([first[name] for name in second], [*second.values()])
             return EQUAL if outcome == EQUAL else None
-        names, other = (first, wanted) if isinstance(given, Many) else (second, given)
-        is_named = isinstance(given, Many) or isinstance(wanted, Many)
+        names, other = (first, wanted) if isinstance(given, ValueSet) else (second, given)
+        is_named = isinstance(given, ValueSet) or isinstance(wanted, ValueSet)
         is_tuple = isinstance(other, Brackets) and other.opens + other.closes == "()"
         if not (names and is_named and is_tuple and isinstance(other, Brackets)):
             return None
@@ -124,7 +124,7 @@ class AnswerComparison:
     def _sets(self, given: Shape, wanted: Shape) -> Outcome:
         try:
             parts, others = sets.parts_of(given), sets.parts_of(wanted)
-        except Unread as unread:
+        except FormulaParseError as unread:
             return "undecided", str(unread)
         if len(parts) != len(others):
             return OTHER_KIND
@@ -135,12 +135,12 @@ class AnswerComparison:
     def _many(self, given: Shape, wanted: Shape) -> Outcome:
         if _may_be_one_number(given, wanted) or _may_be_one_number(wanted, given):
             return "undecided", "ambiguous_commas"
-        if not isinstance(wanted, Many):
+        if not isinstance(wanted, ValueSet):
             return self._hedged(_flat(given), wanted)
         items = _flat(wanted)
         if isinstance(given, Brackets):
             return _in_brackets(self._in_order(given.items, items))
-        if not isinstance(given, Many):
+        if not isinstance(given, ValueSet):
             is_plain = all(isinstance(item, Formula | Measure | Relation) for item in items)
             is_one = isinstance(given, Measure) or (isinstance(given, Formula) and is_plain)
             return DIFFERENT if is_one else OTHER_KIND
@@ -312,7 +312,7 @@ class AnswerComparison:
 def _is_constant(shape: Shape) -> bool:
     try:
         return isinstance(shape, Formula) and value_of(shape.tokens).is_number
-    except Unread:
+    except FormulaParseError:
         return False
 
 
@@ -334,8 +334,8 @@ def _in_brackets(outcome: Outcome) -> Outcome:
 
 def _only(shape: Shape) -> Shape:
     """The only item of a collection; other shapes, and sets that contain a set, are unchanged."""
-    is_one = isinstance(shape, Many) and len(shape.items) == 1
-    if is_one and isinstance(shape, Many) and not isinstance(shape.items[0], Many):
+    is_one = isinstance(shape, ValueSet) and len(shape.items) == 1
+    if is_one and isinstance(shape, ValueSet) and not isinstance(shape.items[0], ValueSet):
         return relations.spread(shape.items[0])
     return shape
 
@@ -349,7 +349,7 @@ def _are_sets(given: Shape, wanted: Shape) -> bool:
     if both_brackets or not (sets.is_set(given) or sets.is_set(wanted)):
         return False
     return all(
-        sets.is_set(shape) or isinstance(shape, Brackets | Many) for shape in (given, wanted)
+        sets.is_set(shape) or isinstance(shape, Brackets | ValueSet) for shape in (given, wanted)
     )
 
 
@@ -381,7 +381,7 @@ def _grouped(given: Shape, wanted: Shape) -> Outcome | None:
 
 def _written(shape: Shape) -> str:
     """A number as written, also if its marks split it into several values."""
-    if isinstance(shape, Many) and shape.joined == "tight":
+    if isinstance(shape, ValueSet) and shape.joined == "tight":
         return ",".join(map(_written, shape.items))
     return shape.text if isinstance(shape, Formula) else "?"
 
@@ -396,7 +396,7 @@ def _unmarked(text: str, is_marked: bool) -> str:
 
 def _may_be_one_number(many: Shape, other: Shape) -> bool:
     """Whether the meaning of commas matters: ``0,5`` and ``100,200`` may be one number."""
-    if not (isinstance(many, Many) and isinstance(other, Formula)):
+    if not (isinstance(many, ValueSet) and isinstance(other, Formula)):
         return False
     texts = [item.text if isinstance(item, Formula) else "?" for item in many.items]
     readings = {"".join(texts), ".".join(texts)} if many.joined in ("comma", "tight") else set()
@@ -408,9 +408,9 @@ def _may_be_one_number(many: Shape, other: Shape) -> bool:
 def _flat(many: Shape) -> Sequence[Shape]:
     """The items, with inner lists expanded; ``1, ±2`` and ``x = 1, x = ±2`` have three items."""
     found: list[Shape] = []
-    for item in many.items if isinstance(many, Many) else ():
+    for item in many.items if isinstance(many, ValueSet) else ():
         value = relations.spread(item)
-        if not isinstance(value, Many) or value.joined == "braces":
+        if not isinstance(value, ValueSet) or value.joined == "braces":
             found.append(item)
         elif isinstance(item, Relation):
             found.extend(Relation((item.parts[0], part), item.signs) for part in value.items)
@@ -427,7 +427,7 @@ def number_in(shape: Shape) -> Fraction | None:
 def _product(one: Shape, other: Shape) -> Shape:
     if isinstance(one, Formula) and isinstance(other, Formula):
         return Formula(("(", *one.tokens, ")", "(", *other.tokens, ")"))
-    return Unclear("other_kind")
+    return AmbiguousAnswer("other_kind")
 
 
 def _formulas(given: Formula, wanted: Formula, problem: str) -> Outcome:
@@ -458,7 +458,7 @@ def _by_constants(given: Formula, wanted: Formula, problem: str) -> Outcome:
     other_names: Outcome = ("undecided", "other_names")
     try:
         values = value_of(given.tokens), value_of(wanted.tokens)
-    except Unread:
+    except FormulaParseError:
         return other_names
     constants: list[sympy.Symbol] = []
     for value, other in (values, values[::-1]):
@@ -510,7 +510,7 @@ def canonical(shape: Shape, written: str) -> str:
     """
     try:
         text = _text(relations.spread(shape))
-    except Unread:
+    except FormulaParseError:
         return written
     return text if len(text) <= LONGEST else written
 
@@ -518,7 +518,7 @@ def canonical(shape: Shape, written: str) -> str:
 def _digest(value: sympy.Expr) -> str:
     """A short text of a number too long to print."""
     if not value.is_Rational:
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     return hashlib.sha256(f"{int(value.p):x}/{int(value.q):x}".encode()).hexdigest()[:32]
 
 
@@ -532,7 +532,7 @@ def _text(shape: Shape) -> str:
             if longest_bits(value) > LONGEST_BITS:
                 return _digest(value)
             return normal_form(str(value).replace("**", "^").replace(" ", "")).text
-        case Many(items=items):
+        case ValueSet(items=items):
             return ", ".join(sorted(map(_text, items)))
         case Brackets(opens=opens, items=items, closes=closes):
             return f"{opens}{', '.join(map(_text, items))}{closes}"
@@ -543,4 +543,4 @@ def _text(shape: Shape) -> str:
             return text.lower()
         case Relation(parts=(_, value), signs=("=",)) if relations.name_of(shape):
             return _text(value)
-    raise Unread("other_kind")
+    raise FormulaParseError("other_kind")

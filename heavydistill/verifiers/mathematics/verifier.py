@@ -43,7 +43,7 @@ from heavydistill.verifiers.base import Decision, Place, Verifier
 from heavydistill.verifiers.mathematics import units
 from heavydistill.verifiers.mathematics.context import echoes
 from heavydistill.verifiers.mathematics.find import Found, find
-from heavydistill.verifiers.mathematics.shape import Many, shape_of
+from heavydistill.verifiers.mathematics.shape import ValueSet, shape_of
 from heavydistill.verifiers.mathematics.tokens import deepest
 from heavydistill.verifiers.normal import EQUAL, NormalForm, compare_numbers, normal_form, plain
 
@@ -85,7 +85,7 @@ class Math(Verifier):
         if (
             label == "incorrect"
             and earlier
-            and (isinstance(wanted, Many) or isinstance(given, Many))
+            and (isinstance(wanted, ValueSet) or isinstance(given, ValueSet))
         ):
             label, reason = "undecided", "several_boxes"
         if label == "correct" and echoes(answer, reference, problem.text):

@@ -37,7 +37,7 @@ from fractions import Fraction
 from typing import Any
 
 from heavydistill.verifiers.base import Decision
-from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.formula import FormulaParseError
 from heavydistill.verifiers.normal import normal_form, plain_decimal
 from heavydistill.verifiers.procedural import forms
 from heavydistill.verifiers.procedural.forms import (
@@ -211,7 +211,7 @@ def _accuracy(text: str, exact: Fraction) -> int:
     try:
         value = normal_form(digits).value
         value = rational(digits) if value is None else value
-    except Unread as error:
+    except FormulaParseError as error:
         raise NotInForm from error
     if value is None:
         raise NotInForm
@@ -255,7 +255,7 @@ def _arithmetic(answer: GymAnswer) -> Decision:
         return Decision("undecided", "unsafe_answer", answer.text)
     try:
         return decision(rational(text) == metadata.get("target", 24), answer.text)
-    except Unread as error:
+    except FormulaParseError as error:
         return Decision("undecided", str(error), answer.text)
 
 

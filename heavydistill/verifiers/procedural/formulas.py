@@ -20,7 +20,7 @@ import sympy
 
 from heavydistill.schema import Label
 from heavydistill.verifiers.mathematics import formula
-from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.formula import FormulaParseError
 from heavydistill.verifiers.mathematics.tokens import FUNCTIONS, cleaned, deepest, tokens_of
 
 MOST_CHARACTERS = 1000
@@ -47,14 +47,14 @@ def read(text: str) -> sympy.Expr:
             it is too large.
     """
     if len(text) > MOST_CHARACTERS or deepest(text) > MOST_DEPTH:
-        raise Unread("too_complex")
+        raise FormulaParseError("too_complex")
     plain = cleaned(_OPERATOR_NAME.sub(r" \1 ", text.replace("**", "^")))
     try:
         tokens = tuple(_SPELLED.get(token, token) for token in tokens_of(plain))
         return formula.read(tokens, raises_calls=True)
-    except (Unread, RecursionError) as error:
+    except (FormulaParseError, RecursionError) as error:
         is_large = isinstance(error, RecursionError) or str(error) == "too_complex"
-        raise Unread("too_complex" if is_large else "unsafe_answer") from error
+        raise FormulaParseError("too_complex" if is_large else "unsafe_answer") from error
 
 
 def rational(text: str) -> Fraction | None:
@@ -87,7 +87,7 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
     wanted = _function(integrand, variable, x)
     try:
         found = sympy.diff(_function(answer, variable, x), x)
-    except Unread as unread:
+    except FormulaParseError as unread:
         return "undecided", str(unread)
     agreeing = []
     for point in POINTS:
@@ -117,13 +117,13 @@ def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
     names = {name.name for name in tree.free_symbols - letters.keys()}
     calls = {type(call).__name__ for call in tree.atoms(sympy.Function)}
     if names - _CONSTANTS or calls - set(FUNCTIONS.values()) or tree.has(sympy.I):
-        raise Unread("unsafe_answer")
+        raise FormulaParseError("unsafe_answer")
     for part in sympy.preorder_traversal(tree):
         if part.is_number and not part.is_Rational:
             try:  # must precede SymPy's test of a constant's sign
                 _value(part, x, 0.0)
             except (ArithmeticError, ValueError, AttributeError) as error:
-                raise Unread("too_complex") from error
+                raise FormulaParseError("too_complex") from error
     return tree.xreplace(letters | {sympy.Symbol("E"): sympy.E})
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from heavydistill.curate.exports.export import Trainer
+from heavydistill.curate.exports.export import ExportTarget
 from heavydistill.plugins import plugin
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def sums(args):
 plugin("prompt", "acme_terse")(HERE / "terse.md")
 plugin("teacher", "acme-small")(HERE / "small.yaml")
 plugin("exporter", "acme_minitrain")(
-    Trainer(
+    ExportTarget(
         title="Acme's minitrain",
         version="0.1",
         templates=HERE / "minitrain",

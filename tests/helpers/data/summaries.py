@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured, Model
+from heavydistill.metrics.comparison import Change, Changes, Comparison, Model, RunMetrics
 from heavydistill.metrics.counts import GenerationCounts, Usage
 from heavydistill.metrics.curve import Curve, MatchedVote, Point, Way
 from heavydistill.metrics.intervals import Interval, Pairs
@@ -182,12 +182,12 @@ def comparison(**changed: Any) -> Comparison:
     return Comparison(**fields | changed)
 
 
-def _measured(name: str, model: str, truncated: int) -> Measured:
+def _measured(name: str, model: str, truncated: int) -> RunMetrics:
     trajectories = GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}, 10 * truncated)
     deliberations = GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {})
     counts = {"trajectories": trajectories, "deliberations": deliberations}
     measured = summary(problems=1000, statuses={"ok": 1000}, **counts)
     told = Model(model, "abc")
-    return Measured(
+    return RunMetrics(
         name=name, heavydistill="0.1.0", thinker=told, deliberator=told, summary=measured
     )

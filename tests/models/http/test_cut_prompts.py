@@ -130,7 +130,7 @@ def test_a_response_is_kept_if_the_budget_ends_before_a_plain_prompt_can_be_sent
 
 def test_the_list_of_models_states_no_context():
     from heavydistill.config.models import Endpoint
-    from heavydistill.models.contact import Contact
+    from heavydistill.models.contact import ServerProbe
 
     with cutting() as server:
-        assert Contact().context(MODEL, Endpoint(base_url=server.base_url)) is None
+        assert ServerProbe().context(MODEL, Endpoint(base_url=server.base_url)) is None

@@ -16,7 +16,7 @@ from loopback import Handler, listening
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
-from heavydistill.models.contact import Contact
+from heavydistill.models.contact import ServerProbe
 from heavydistill.models.ledger import Ledger
 
 
@@ -202,7 +202,7 @@ def test_a_redirect_to_another_host_is_refused_before_the_prompt_goes_there():
 @pytest.mark.parametrize("value", [":::not a url:SECRET", "http://", "http://me:SECRET@host:port"])
 def test_a_proxy_that_is_no_address_is_named_and_never_shown(monkeypatch, caplog, value):
     monkeypatch.setenv("http_proxy", value)
-    for ask in (ask_one, lambda url: Contact().context("m", Endpoint(base_url=url))):
+    for ask in (ask_one, lambda url: ServerProbe().context("m", Endpoint(base_url=url))):
         with pytest.raises(TeacherError, match="http_proxy") as caught:
             ask("http://models.invalid/v1")
         assert "SECRET" not in str(caught.value) + caplog.text

@@ -10,7 +10,7 @@ import pytest
 from coding import SQUARES, decision, fenced, problem, said
 
 from heavydistill.config.run import Sandboxing
-from heavydistill.sandbox import Limits, Ran, Sandbox
+from heavydistill.sandbox import Limits, Sandbox, SandboxResult
 from heavydistill.verifiers.code.formats import task_of
 from heavydistill.verifiers.code.verifier import decide
 
@@ -224,7 +224,7 @@ if __name__ == "__main__":
     ],
 )  # fmt: skip
 def test_what_is_right_is_not_where_the_program_is(tests):
-    seen = Recording(Ran("unavailable"))
+    seen = Recording(SandboxResult("unavailable"))
     asked = problem(**tests)
     found = decision(asked, fenced(SEARCH), test_s=5.0)
     assert found.reason == "different"
@@ -249,14 +249,14 @@ class Recording(Sandbox):
     """A sandbox that keeps what it is given and runs nothing, but may report that one second has
     passed and the first test begins."""
 
-    def __init__(self, ran: Ran, has_begun: bool = False) -> None:
+    def __init__(self, ran: SandboxResult, has_begun: bool = False) -> None:
         self.files: list[Mapping[str, str]] = []
         self._ran, self._has_begun = ran, has_begun
 
     def unavailable(self) -> str | None:
         return None
 
-    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
+    def run(self, files: Mapping[str, str], limits: Limits) -> SandboxResult:
         self.files.append(files)
         begun = f"{json.loads(files['job.txt'])['token']} 0 B 4\n1000\n".encode()
         return dataclasses.replace(self._ran, stdout=begun) if self._has_begun else self._ran
@@ -266,10 +266,11 @@ class Recording(Sandbox):
 @pytest.mark.parametrize(
     ("ran", "reason"),
     [
-        (Ran("unavailable", stderr=b"Install it."), "no_sandbox"),
-        (Ran("exit", 1, b"", b"no such interpreter"), "no_sandbox"),
-        (Ran("exit", 0, b"4\n"), "no_sandbox"), (Ran("signal", 9), "no_sandbox"),
-        (Ran("wall"), "timeout"),
+        (SandboxResult("unavailable", stderr=b"Install it."), "no_sandbox"),
+        (SandboxResult("exit", 1, b"", b"no such interpreter"), "no_sandbox"),
+        (SandboxResult("exit", 0, b"4\n"), "no_sandbox"),
+        (SandboxResult("signal", 9), "no_sandbox"),
+        (SandboxResult("wall"), "timeout"),
     ],
 )  # fmt: skip
 def test_a_sandbox_that_fails_is_never_the_programs_fault(ran, reason, form):
@@ -289,16 +290,17 @@ def test_a_program_that_was_right_before_must_be_right_again():
 @pytest.mark.parametrize(
     ("ran", "label", "reason"),
     [
-        (Ran("signal", signal.SIGKILL), "undecided", "killed"),
-        (Ran("signal", signal.SIGKILL, cpu_s=9.9), "undecided", "killed"),
-        (Ran("signal", signal.SIGKILL, cpu_s=10.5), "incorrect", "too_slow"),
-        (Ran("wall"), "undecided", "timeout"),
-        (Ran("unavailable", stderr=b"gone"), "undecided", "no_sandbox"),
-        (Ran("cpu"), "incorrect", "too_slow"),
-        (Ran("signal", signal.SIGXCPU), "incorrect", "too_slow"),
-        (Ran("signal", signal.SIGSEGV), "incorrect", "died"),
-        (Ran("exit", 0), "incorrect", "died"), (Ran("exit", 1), "incorrect", "died"),
-        (Ran("files"), "incorrect", "died"),
+        (SandboxResult("signal", signal.SIGKILL), "undecided", "killed"),
+        (SandboxResult("signal", signal.SIGKILL, cpu_s=9.9), "undecided", "killed"),
+        (SandboxResult("signal", signal.SIGKILL, cpu_s=10.5), "incorrect", "too_slow"),
+        (SandboxResult("wall"), "undecided", "timeout"),
+        (SandboxResult("unavailable", stderr=b"gone"), "undecided", "no_sandbox"),
+        (SandboxResult("cpu"), "incorrect", "too_slow"),
+        (SandboxResult("signal", signal.SIGXCPU), "incorrect", "too_slow"),
+        (SandboxResult("signal", signal.SIGSEGV), "incorrect", "died"),
+        (SandboxResult("exit", 0), "incorrect", "died"),
+        (SandboxResult("exit", 1), "incorrect", "died"),
+        (SandboxResult("files"), "incorrect", "died"),
     ],
 )  # fmt: skip
 def test_only_what_a_program_did_is_its_fault(ran, label, reason):

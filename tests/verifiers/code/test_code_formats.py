@@ -14,7 +14,7 @@ from sandboxing import need_sandbox
 
 from heavydistill.config.run import Verifying
 from heavydistill.verifiers.code import Code, formats
-from heavydistill.verifiers.code.formats import Comparable, Rehearsable, task_of
+from heavydistill.verifiers.code.formats import IoTests, Rehearsable, task_of
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 RUN = {"input": "2\n", "output": "4\n"}
@@ -25,30 +25,30 @@ CHECK = "def check(candidate):\n    assert candidate(2) == 4\n"
 @pytest.mark.parametrize(
     ("args", "kind"),
     [
-        ({"tests": [RUN]}, Comparable), ({"tests": json.dumps([RUN])}, Comparable),
-        ({"tests": [RUN], "compare": "tokens", "prompt": None}, Comparable),
-        ({"tests": [CALL], "entry_point": "f"}, Comparable),
-        ({"tests": [CALL], "entry_point": "Solution.f"}, Comparable),
-        ({"tests": [{"input": "2\n[3]", "output": "4"}], "entry_point": "f"}, Comparable),
-        ({"tests": [{"input": "", "output": "4"}], "entry_point": "f"}, Comparable),
-        ({"asserts": ["assert f(2) == 4"]}, Comparable),
-        ({"asserts": ["assert f(2) == 4", "assert f(3) == 9, 'three'"]}, Comparable),
-        ({"asserts": '["assert f(2) == 4"]'}, Comparable),
+        ({"tests": [RUN]}, IoTests), ({"tests": json.dumps([RUN])}, IoTests),
+        ({"tests": [RUN], "compare": "tokens", "prompt": None}, IoTests),
+        ({"tests": [CALL], "entry_point": "f"}, IoTests),
+        ({"tests": [CALL], "entry_point": "Solution.f"}, IoTests),
+        ({"tests": [{"input": "2\n[3]", "output": "4"}], "entry_point": "f"}, IoTests),
+        ({"tests": [{"input": "", "output": "4"}], "entry_point": "f"}, IoTests),
+        ({"asserts": ["assert f(2) == 4"]}, IoTests),
+        ({"asserts": ["assert f(2) == 4", "assert f(3) == 9, 'three'"]}, IoTests),
+        ({"asserts": '["assert f(2) == 4"]'}, IoTests),
         ({"test_list": ["assert f(2) == 4"], "test_imports": [], "test_setup_code": ""},
-         Comparable),
-        ({"asserts": ["assert f(2) == 4"], "imports": ["import math", "import re"]}, Comparable),
-        ({"asserts": ["assert f(t) == 4"], "setup": "t = 2"}, Comparable),
+         IoTests),
+        ({"asserts": ["assert f(2) == 4"], "imports": ["import math", "import re"]}, IoTests),
+        ({"asserts": ["assert f(t) == 4"], "setup": "t = 2"}, IoTests),
         ({"asserts": ["assert f(2) == t"], "setup": "t = 2"}, Rehearsable),
         ({"asserts": ["assert isinstance(f(2), int)"]}, Rehearsable),
-        ({"test": CHECK, "entry_point": "f"}, Comparable),
-        ({"test": "METADATA = {}\n" + CHECK, "entry_point": "f"}, Comparable),
-        ({"test": CHECK + "    assert True, 'x'\n", "entry_point": "f"}, Comparable),
+        ({"test": CHECK, "entry_point": "f"}, IoTests),
+        ({"test": "METADATA = {}\n" + CHECK, "entry_point": "f"}, IoTests),
+        ({"test": CHECK + "    assert True, 'x'\n", "entry_point": "f"}, IoTests),
         (
             {"test": CHECK + "    for i in range(3):\n        candidate(i)\n", "entry_point": "f"},
             Rehearsable,
         ),
         ({"test": CHECK.replace("2", "helped(2)"), "entry_point": "f"}, Rehearsable),
-        ({"asserts": ["assert queue(2) == 4"]}, Comparable),
+        ({"asserts": ["assert queue(2) == 4"]}, IoTests),
         ({"test": "import math\n" + CHECK, "entry_point": "f"}, Rehearsable),
     ],
 )  # fmt: skip

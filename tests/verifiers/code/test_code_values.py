@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge, decode, encode
+from heavydistill.verifiers.code.inside.serialize import EncodeError, TooLarge, decode, encode
 from heavydistill.verifiers.code.values import (
     Malformed,
     likeness,
@@ -134,7 +134,7 @@ def test_of_a_subclass_travels_what_it_is_not_what_it_says(value, plain):
     "value", [object(), len, int, iter([1]), range(3), [object()], {1: object()}, (x for x in "a")]
 )
 def test_nothing_else_travels(value):
-    with pytest.raises(NotAValue):
+    with pytest.raises(EncodeError):
         encode(value, MOST)
 
 

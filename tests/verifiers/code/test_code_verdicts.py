@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from coding import SQUARES, decision, fenced, problem, said
 
-from heavydistill.sandbox import Ran
+from heavydistill.sandbox import SandboxResult
 from heavydistill.sandbox.bubblewrap import Bubblewrap
 
 pytestmark = pytest.mark.usefixtures("works", "nothing_left")
@@ -249,12 +249,12 @@ def test_the_same_answer_gets_the_same_decision():
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[Ran]:
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[SandboxResult]:
     """What ran in the sandbox."""
-    runs: list[Ran] = []
+    runs: list[SandboxResult] = []
     run = Bubblewrap.run
 
-    def recorded(*args: Any) -> Ran:
+    def recorded(*args: Any) -> SandboxResult:
         runs.append(run(*args))
         return runs[-1]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.formula import FormulaParseError
 from heavydistill.verifiers.procedural.families import judge
 from heavydistill.verifiers.procedural.formulas import judge_antiderivative, rational, read
 
@@ -27,7 +27,7 @@ def formulas(draw, depth=4):
 def test_a_formula_is_worth_what_it_says(formula):
     text, value = formula
     if value is None:
-        with pytest.raises(Unread, match="unsafe_answer"):
+        with pytest.raises(FormulaParseError, match="unsafe_answer"):
             rational(text)
     else:
         assert rational(text) == value
@@ -53,7 +53,7 @@ def test_a_target_is_reached_with_each_number_once_and_nothing_but_arithmetic(te
 
 @pytest.mark.parametrize("text", ["(" * 999, "-" * 999 + "1", "9" * 101])
 def test_formulas_are_bounded(text):
-    with pytest.raises(Unread):
+    with pytest.raises(FormulaParseError):
         read(text)
 
 
@@ -61,7 +61,7 @@ def test_formulas_are_bounded(text):
 def test_any_text_is_a_formula_or_none(text):
     try:
         read(text)
-    except Unread as error:
+    except FormulaParseError as error:
         assert str(error) in ("unsafe_answer", "too_complex")
 
 

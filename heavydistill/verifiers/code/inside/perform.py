@@ -26,7 +26,13 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge, decode, encode, report
+from heavydistill.verifiers.code.inside.serialize import (
+    EncodeError,
+    TooLarge,
+    decode,
+    encode,
+    report,
+)
 
 _MODULE = "answer"
 _leave = posix._exit
@@ -41,7 +47,7 @@ _CLOCK_PROCESS_CPUTIME_ID, _SIGEV_SIGNAL = 2, 0
 _TIMER_CALLS = {"x86_64": (222, 223), "aarch64": (107, 110)}
 
 
-class Slow(BaseException):
+class CpuTimeExceeded(BaseException):
     """A test has used up its processor time."""
 
 
@@ -112,7 +118,7 @@ class Clock:
         self._rings += 1
         # Raised only once, because a second exception could hit the code around the program.
         if self._rings == 1:
-            raise Slow
+            raise CpuTimeExceeded
         if self._rings > _MOST_RINGS:
             self._last_words()
             _leave(0)
@@ -233,11 +239,11 @@ def _timed(
             return one()
         finally:
             clock.stop()
-    except Slow:
+    except CpuTimeExceeded:
         return "S", b""
     except SystemExit:
         return "X", b""
-    except NotAValue:
+    except EncodeError:
         return "N", b""
     except TooLarge:
         return "L", b""

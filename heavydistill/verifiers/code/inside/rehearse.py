@@ -22,12 +22,18 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from heavydistill.verifiers.code.inside.serialize import NotAValue, TooLarge, decode, encode, report
+from heavydistill.verifiers.code.inside.serialize import (
+    EncodeError,
+    TooLarge,
+    decode,
+    encode,
+    report,
+)
 
 _MOST_CALLS = 5000
 
 
-class Stop(BaseException):
+class AbortRun(BaseException):
     """Ends the tests with a report (letter, reason); with an empty letter, ends one assertion."""
 
     def __init__(self, letter: str, why: str = "") -> None:
@@ -91,17 +97,19 @@ class Rehearsal:
     def _called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             call = encode((name, list(args), kwargs), self._room)
-        except (NotAValue, TooLarge):
-            raise Stop("U", "an argument of a call is not a plain value, or too large") from None
+        except (EncodeError, TooLarge):
+            raise AbortRun(
+                "U", "an argument of a call is not a plain value, or too large"
+            ) from None
         index = len(self.calls)
         self.calls.append(call)
         self._room -= len(call)
         if self._answers is None:
             if index >= _MOST_CALLS:
-                raise Stop("U", "too many calls")
+                raise AbortRun("U", "too many calls")
             return Unknown()
         if index >= len(self._expected) or call != self._expected[index]:
-            raise Stop("D")
+            raise AbortRun("D")
         return _answer(self._answers[index], args)
 
     def equal(self, left: Any, right: Any) -> Any:
@@ -120,9 +128,9 @@ class Rehearsal:
 
     def broke(self, error: BaseException) -> None:
         """Count an assertion as failed or unsure, because ``error`` was raised in or around it."""
-        if isinstance(error, Stop) and error.letter:
+        if isinstance(error, AbortRun) and error.letter:
             raise error
-        is_unsure = isinstance(error, Stop) and error.why == "unsure"
+        is_unsure = isinstance(error, AbortRun) and error.why == "unsure"
         self.counts["unsure" if is_unsure else "no"] += 1
 
 
@@ -134,7 +142,7 @@ def _answer(answer: list[Any], args: tuple[Any, ...]) -> Any:
         raises = isinstance(kind, type) and issubclass(kind, Exception)
         raise kind() if raises else Exception(content)  # type: ignore[misc]
     if letter != "V":
-        raise Stop("", "unsure" if letter == "U" else "gone")
+        raise AbortRun("", "unsure" if letter == "U" else "gone")
     value, after = decode(content)
     for before, now in zip(args, after, strict=True):
         if type(before) is type(now) and isinstance(before, list):
@@ -225,7 +233,7 @@ def _rehearsed(rehearsal: Rehearsal, job: dict[str, Any]) -> tuple[str, bytes]:
         if job["check"]:
             there[job["check"]](there[job["names"][0]])
     except BaseException as error:
-        if isinstance(error, Stop) and error.letter:
+        if isinstance(error, AbortRun) and error.letter:
             return error.letter, error.why.encode()
         if job["answers"] is None:
             return "U", f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:500]

@@ -29,7 +29,7 @@ _PLAIN_BITS = 53
 _MOST_EXPONENT = 400
 
 
-class NotAValue(Exception):
+class EncodeError(Exception):
     """The value cannot be encoded."""
 
 
@@ -38,7 +38,7 @@ class TooLarge(Exception):
 
 
 def encode(value: Any, most: int) -> str:
-    """Encode a value as JSON of up to ``most`` characters; raises ``NotAValue`` or ``TooLarge``."""
+    """Encode a value as JSON of up to ``most`` characters, or raise EncodeError or TooLarge."""
     parts: list[str] = []
     _write(value, parts, [most], 0)
     return "".join(parts)
@@ -133,7 +133,7 @@ def _write(value: Any, parts: list[str], room: list[int], depth: int) -> None:
     elif kind.__module__ == "numpy" and getattr(value, "shape", None) == ():
         _write(value.item(), parts, room, depth + 1)
     else:
-        raise NotAValue
+        raise EncodeError
 
 
 def _write_all(letter: str, items: Any, parts: list[str], room: list[int], depth: int) -> None:
