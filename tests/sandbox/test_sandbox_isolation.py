@@ -12,7 +12,7 @@ from sandboxing import attempted, ran
 from heavydistill.sandbox import seccomp
 
 pytestmark = pytest.mark.usefixtures("works", "nothing_left")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
 
 

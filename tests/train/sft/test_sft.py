@@ -195,7 +195,7 @@ def test_a_model_without_weights_is_said(sets, tmp_path):
 def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path):
     made = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
     build(tmp_path / "sets", made, validation=0)
-    config = Path(__file__).parents[2] / "configs" / "sft" / "micro.yaml"
+    config = Path(__file__).parents[3] / "configs" / "sft" / "micro.yaml"
     given = ["--config", config, "--role", "both"]
     given += ["--dataset_name", tmp_path / "sets", "--output_dir", tmp_path]
     with pytest.raises(ConfigError, match="have no validation rows") as raised:
