@@ -123,20 +123,16 @@ def export(
     evals: Annotated[
         Path | None, typer.Option(help="Finished run whose verified problems become evals.")
     ] = None,
-    sign: Annotated[
-        Path | None, typer.Option(help="Private key (PEM, elliptic curve) that signs the skill.")
-    ] = None,
 ) -> None:
     """Export the protocol as a skill.
 
     The skill is instructions only, in the format of the Agent Skills specification, with the
-    wordings that runs and trainings use. The same command gives the same bytes, except for a
-    signature.
+    wordings that runs and trainings use. The same command gives the same bytes.
     """
     from heavydistill.skill.export import export_skill
 
     written = export_skill(
-        folder, _listed(domain), _listed(language), evals, sign, load_config(overrides=keys).prompts
+        folder, _listed(domain), _listed(language), evals, load_config(overrides=keys).prompts
     )
     console = Console()
     sizes = [path.stat().st_size for path in written.rglob("*") if path.is_file()]
@@ -151,22 +147,18 @@ def check(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of one skill, which has a SKILL.md.")
     ],
-    key: Annotated[
-        Path | None, typer.Option(help="Public key (PEM) that the signature must be valid for.")
-    ] = None,
 ) -> None:
     """Check the folder of a skill.
 
-    The check covers the specification, what instructions must not hold, hashes, the signature, and
-    whether the wordings are those of the installed version. A refused skill ends with exit code 2;
-    each reason has its file, line and fix. Otherwise the level is printed, and what the next level
-    needs.
+    The check covers the specification, what instructions must not hold, hashes, and whether
+    the wordings are those of the installed version. A refused skill ends with exit code 2; each
+    reason has its file, line and fix. Otherwise the level is printed, and what the next one needs.
     """
     from heavydistill.errors import ConfigError
     from heavydistill.skill.check import check_skill
 
     console = Console()
-    report = check_skill(folder, key, load_config(overrides=keys).prompts)
+    report = check_skill(folder, load_config(overrides=keys).prompts)
     for refusal in report.refusals:
         say(str(refusal), console)
     if report.refusals:
@@ -176,7 +168,6 @@ def check(
     say(f"Level: {report.level}", console)
     for lacks in report.missing:
         say(f"  The next level needs {lacks}", console)
-    say(f"Signature: {report.signature}", console)
 
 
 def _listed(names: str) -> list[str]:

@@ -2,17 +2,16 @@
 
 A skill is refused if it breaks the specification (``frontmatter``), if it holds something that
 instructions must not hold (``instructions``) or a file of another kind, if it does not fit its
-``SHA256SUMS`` or its signature, or if its metadata name heavydistill and it differs from what the
-installed version exports. Otherwise it has a level:
+``SHA256SUMS``, or if its metadata name heavydistill and it differs from what the installed version
+exports. Otherwise it has a level:
 
     unverified  nothing shows where its texts come from
     declared    each file has its hash, and the texts are those of the installed version
     tested      declared, and it has evals and the figures of a run with each of its wordings
 
-Hashes alone show damage, not who wrote the folder: whoever changes a file can change its hash. Only
-a signature that is checked with a known key shows that.
+Hashes show damage, not who wrote the folder: whoever changes a file can change its hash.
 
-Not covered: whether the skill helps.
+Not covered: signatures, which tools of their own check; whether the skill helps.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from heavydistill.skill.evals import EVALS, RUN, faults_of_evals, measured_wordi
 from heavydistill.skill.export import SUMS
 from heavydistill.skill.frontmatter import SKILL, Refusal, read_frontmatter
 from heavydistill.skill.instructions import forbidden
-from heavydistill.skill.signature import SIGNATURE, why_unverified
 from heavydistill.skill.texts import VERSION_KEY, skill_texts, wordings_in
 
 Level = Literal["unverified", "declared", "tested"]
-Signature = Literal["none", "not checked", "valid", "not valid"]
 
 _MOST_FILES, _MOST_BYTES = 200, 1_000_000
+_SIGNATURES = {"skill.oms.sig", f"{SUMS}.sigstore.json"}
 _KINDS = re.compile(
-    rf"(?:\w[\w.-]*/)?\w[\w.-]*\.md|evals/\w[\w.-]*\.json|{SUMS}|{SIGNATURE}|LICENSE(?:\.txt)?"
+    r"(?:\w[\w.-]*/)?\w[\w.-]*\.md|evals/\w[\w.-]*\.json|LICENSE(?:\.txt)?|"
+    + "|".join(map(re.escape, (SUMS, *_SIGNATURES)))
 )
 _SUM = re.compile(r"([0-9a-f]{64})  (\S.*)")
 _AGAIN = "Remove the folder and get it again: from its author, or by heavydistill skill export DIR"
@@ -58,19 +57,17 @@ class SkillReport:
     refusals: list[Refusal]  # why it is refused, by file and line; empty if it is not
     level: Level  # ``unverified`` if it is refused
     missing: list[str]  # what the next level needs
-    signature: Signature
 
 
-def check_skill(folder: Path, key: Path | None = None, own: OwnPrompts = NO_PROMPTS) -> SkillReport:
+def check_skill(folder: Path, own: OwnPrompts = NO_PROMPTS) -> SkillReport:
     """Check the skill in a folder.
 
     Args:
         folder: Folder of the skill, with its ``SKILL.md``.
-        key: Public key of the signature; None does not check the signature.
         own: The prompts of its author, which are compared in place of ours.
 
     Raises:
-        ConfigError: The folder holds no skill, or the key cannot be used.
+        ConfigError: The folder holds no skill.
     """
     if not (folder / SKILL).is_file():
         near = [folder.parent / SKILL, *sorted(folder.glob(f"*/{SKILL}"))]
@@ -98,10 +95,9 @@ def check_skill(folder: Path, key: Path | None = None, own: OwnPrompts = NO_PROM
     if SUMS in texts:
         refusals += _faults_of_sums(texts[SUMS], files)
     refusals += _differences(texts, metadata, own)
-    signature, faults = _signature(folder, files, key)
-    refusals = sorted({*refusals, *faults})
+    refusals = sorted({*refusals})
     level, missing = ("unverified", []) if refusals else _level(texts, wordings_in(metadata))
-    return SkillReport(name, len(files), refusals, level, missing, signature)
+    return SkillReport(name, len(files), refusals, level, missing)
 
 
 def _read(folder: Path) -> tuple[dict[str, bytes], list[Refusal]]:
@@ -157,7 +153,7 @@ def _faults_of_sums(text: str, files: Mapping[str, bytes]) -> Iterator[Refusal]:
             yield Refusal(SUMS, number, f"{path} is listed, and is no file of the skill", _AGAIN)
         elif hashlib.sha256(files[path]).hexdigest() != digits:
             yield Refusal(SUMS, number, f"{path} was changed: its hash is another one", _AGAIN)
-    for path in files.keys() - listed - {SUMS, SIGNATURE}:
+    for path in files.keys() - listed - {SUMS, *_SIGNATURES}:
         yield Refusal(path, 1, f"the file is not listed in {SUMS}", _AGAIN)
 
 
@@ -184,22 +180,8 @@ def _differences(
             line = next(n for n, (ours, theirs) in enumerate(pairs_of_lines, 1) if ours != theirs)
             what = f"it differs from what heavydistill {installed} exports (this is of {version!r})"
             yield Refusal(path, line, what, _AUTHORS)
-    for path in texts.keys() - expected.keys() - {SUMS, SIGNATURE, EVALS, RUN}:
+    for path in texts.keys() - expected.keys() - {SUMS, EVALS, RUN, *_SIGNATURES}:
         yield Refusal(path, 1, "the file is no part of the export", _AGAIN)
-
-
-def _signature(
-    folder: Path, files: Mapping[str, bytes], key: Path | None
-) -> tuple[Signature, list[Refusal]]:
-    if key is None:
-        return ("not checked" if SIGNATURE in files else "none"), []
-    if SIGNATURE not in files:
-        what = "there is no signature for the key"
-        return "none", [Refusal(SIGNATURE, 1, what, "Ask its author for a signed skill.")]
-    if why := why_unverified(folder, key):
-        fix = "Do not load it: get the skill again from its author."
-        return "not valid", [Refusal(SIGNATURE, 1, f"the signature is not valid: {why}", fix)]
-    return "valid", []
 
 
 def _level(texts: Mapping[str, str], wordings: Mapping[str, str]) -> tuple[Level, list[str]]:

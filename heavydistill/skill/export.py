@@ -1,8 +1,7 @@
 """Writes the skill as a folder that appears whole or not at all.
 
-``SHA256SUMS`` lists the hash of each file over its raw bytes, as ``sha256sum`` does; it is the last
-file but for the signature, which covers it. Two exports with the same arguments are equal to the
-byte, except for the signature, which is random.
+``SHA256SUMS`` lists the hash of each other file over its raw bytes, as ``sha256sum`` does. Two
+exports with the same arguments are equal to the byte.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from pathlib import Path
 from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts
 from heavydistill.errors import ConfigError
 from heavydistill.skill.evals import evals_of
-from heavydistill.skill.signature import signer
 from heavydistill.skill.texts import NAME, skill_texts
 from heavydistill.store.atomic import new_folder
 
@@ -26,7 +24,6 @@ def export_skill(
     domains: Sequence[str],
     languages: Sequence[str],
     run: Path | None = None,
-    key: Path | None = None,
     own: OwnPrompts = NO_PROMPTS,
 ) -> Path:
     """Write the skill into the folder ``heavy-thinking`` of ``parent``, and return that folder.
@@ -36,12 +33,11 @@ def export_skill(
         domains: Domains of the wordings; see ``skill_texts``.
         languages: Languages of the wordings.
         run: Finished run for the evals; None for no evals.
-        key: Private key that signs; None for no signature.
         own: The user's prompts.
 
     Raises:
-        ConfigError: A wording does not exist, the run has no verified problem, the folder exists or
-            cannot be written, or the key cannot sign. Nothing is written then.
+        ConfigError: A wording does not exist, the run has no verified problem, or the folder
+            exists or cannot be written. Nothing is written then.
         RunError: The disk is full or fails.
     """
     folder = parent / NAME
@@ -50,14 +46,11 @@ def export_skill(
     files = skill_texts(domains, languages, own=own) | (evals_of(run) if run else {})
     content = {path: text.encode() for path, text in files.items()}
     content[SUMS] = sums_of(content).encode()
-    sign = signer(key) if key else None
     try:
         with new_folder(folder) as place:
             for path, data in content.items():
                 (place / path).parent.mkdir(exist_ok=True)
                 (place / path).write_bytes(data)
-            if sign:
-                sign(place)
     except ConfigError as error:
         fix = error.fix.replace("another --out", "another DIR")
         raise ConfigError(error.what.removeprefix("out: "), fix) from error

@@ -1,13 +1,9 @@
-"""An exported skill, a foreign one, and keys."""
+"""An exported skill and a foreign one."""
 
-import functools
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization as pem
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from heavydistill.skill.export import export_skill
 
@@ -45,22 +41,3 @@ def foreign(tmp_path: Path) -> Path:
     (folder / "SKILL.md").write_text(FOREIGN, encoding="utf-8")
     (folder / "references/notes.md").write_text("Carry the one.\n", encoding="utf-8")
     return folder
-
-
-@pytest.fixture(scope="session")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
-    """Called with a name: a private key and its public key; "rsa" and "password" cannot be used."""
-    folder, form = tmp_path_factory.mktemp("keys"), pem.Encoding.PEM
-
-    @functools.cache
-    def make(name: str) -> tuple[Path, Path]:
-        key = rsa.generate_private_key(65537, 2048) if name == "rsa" else None
-        key = key or ec.generate_private_key(ec.SECP256R1())
-        lock = pem.BestAvailableEncryption(b"x") if name == "password" else pem.NoEncryption()
-        private, public = folder / f"{name}.pem", folder / f"{name}.pub"
-        private.write_bytes(key.private_bytes(form, pem.PrivateFormat.PKCS8, lock))
-        content = key.public_key().public_bytes(form, pem.PublicFormat.SubjectPublicKeyInfo)
-        public.write_bytes(content)
-        return private, public
-
-    return make
