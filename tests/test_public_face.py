@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import messages
 import pytest
 from runs import build, write_run
 
@@ -38,9 +39,11 @@ def test_completion_shows_the_names_and_nothing_else():
 
 
 def test_the_functions_raise_errors_with_a_fix(tmp_path):
-    with pytest.raises(ConfigError, match="is not the folder of"):
+    with messages.raises("no_finished_run", folder=tmp_path / "none"):
         hd.load_traces(tmp_path / "none")
-    with pytest.raises(ConfigError, match="No such file"):
+    with messages.raises(
+        "file_unreadable", file=tmp_path / "none.yaml", why="No such file or directory"
+    ):
         hd.generate(hd.load_config(tmp_path / "none.yaml"))
 
 
@@ -53,23 +56,23 @@ def test_a_misspelt_key_is_named_with_the_right_one(given):
 
 @pytest.mark.parametrize("call", [hd.generate, hd.evaluate, hd.build_sets, hd.import_pools])
 def test_a_path_is_no_configuration(call):
-    with pytest.raises(ConfigError, match=r"str is not a \w+Config\. Give a \w+Config, or a map"):
+    with messages.raises("no_configuration", type="str"):
         call("run.yaml")
 
 
 def test_a_mapping_of_the_caller_is_not_changed():
     given = {"problems": {"limit": 2}, "problems.size": 0}
-    with pytest.raises(ConfigError, match=r"problems\.size: must be at least 1"):
+    with messages.raises("below_least", key="problems.size", least=1):
         hd.generate(given)
     assert given == {"problems": {"limit": 2}, "problems.size": 0}
 
 
 def test_trainings_and_publications_take_plain_arguments(tmp_path):
-    with pytest.raises(ConfigError, match="There is no flag --learnin_rate"):
+    with messages.raises("no_flag", flag="--learnin_rate"):
         hd.sft(model_name_or_path="micro-student", learnin_rate=1.0)
     with pytest.raises(ConfigError, match=r"--mode: 'dream'"):
         hd.grpo(model_name_or_path="micro-student", mode="dream")
-    with pytest.raises(ConfigError, match="unknown key repo"):
+    with messages.raises("unknown_key", key="repo"):
         hd.publish(tmp_path, {"repo": "org/name"})
     with pytest.raises(HeavydistillError, match="must hold sets"):
         hd.publish(tmp_path, {"repo_id": "org/name"})

@@ -3,11 +3,11 @@ import json
 import re
 from typing import Any, get_args
 
+import messages
 import pyarrow as pa
 import pytest
 from samples import trajectory
 
-from heavydistill.errors import ConfigError
 from heavydistill.schema import (
     SCHEMA_VERSION,
     Label,
@@ -120,9 +120,9 @@ def test_reasoning_and_answer_of_several_turns_are_the_models_words_alone(
     ],
 )
 def test_damaged_turns_are_an_error(stored):
-    with pytest.raises(ConfigError, match="its JSON text holds no turns"):
+    with messages.raises("turns_no_json"):
         trajectory(answer_text="7", turns_json=stored)
-    with pytest.raises(ConfigError, match="its JSON text holds no turns"):
+    with messages.raises("turns_no_json"):
         Problem(id="p", text="?", reference="7", verifier="exact", history_json=stored)
 
 

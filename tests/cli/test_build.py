@@ -14,6 +14,7 @@ from command_line import proposed, run_command, started
 from fake_server import completion, serving
 from generations import altered
 from import_files import EGGS, boxed, document, heavyskill_row, lines, nemo_row
+from messages import message
 from runs import STUDENT, write_run
 from set_folders import write_sets
 
@@ -283,7 +284,7 @@ def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
         (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),
         (["--from=nemo", "--verifier-args=[1]"], "--verifier-args '[1]' is not a mapping"),
         (["--from=nemo", "--verifier-args={"], "is not a mapping"),
-        (["--from=nemo", "--verifier=exakt"], "There is no verifier 'exakt'"),
+        (["--from=nemo", "--verifier=exakt"], message("no_verifier", verifier="exakt")),
         (["--from=nemo", "--set=verify.wrokers=2"], "Did you mean verify.workers?"),
         (["--from=nemo", "--set=problems.unfit=drop"], "problems.unfit"),
         (["--from=nemo", "--limit=0"], "--limit: must be"),
@@ -435,10 +436,9 @@ def test_problems_that_are_all_in_a_benchmark_are_told_before_anything_is_asked(
     [
         (["generate", "--api-key", "sk-123"], "The key is read from OPENAI_API_KEY (endpoint.api_"),
         (["generate", "--endpoint=openai", "--teacher=m"], "or https://api.openai.com/v1, or one"),
-        (["build", "sets"], "sets is not the folder of a finished run: it holds sets."),
+        (["build", "sets"], message("no_finished_run", folder="sets") + ": it holds sets."),
         (["generate", "--problems=sets"], "It holds sets, which are trained on. Give micro, a"),
-        (["generate", "--problems=broken.jsonl"], "jsonl:2 is not JSON: Expecting ',' delimiter,"),
-        (["generate", "--problems=broken.jsonl"], "in column 14. Write one object a line"),
+        (["generate", "--problems=broken.jsonl"], message("line_no_json", place="broken.jsonl:2")),
     ],
 )
 def test_what_a_newcomer_gives_by_mistake_is_told_with_what_to_give(tmp_path, words, says):

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import MICRO, run_command, served, started
 from fake_server import Answer, completion, serving
@@ -153,7 +154,7 @@ def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(runs, tmp_path, 
     assert (code, out) == (2, "") and "arguments there: sum:39" in " ".join(err.split())
     assert not file.exists()
     code, _, err = call("compare", runs[0], str(tmp_path))
-    assert code == 2 and "is not the folder of a finished run" in err
+    assert code == 2 and messages.is_in(err, "no_finished_run")
 
 
 @pytest.mark.parametrize("flag", ["--markdown", "--json"])

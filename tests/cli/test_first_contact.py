@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fake_server import completion, serving
 from loopback import Handler, listening
+from messages import message
 from summaries import summary
 
 from heavydistill.cli.runs import remarks
@@ -172,7 +173,7 @@ def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_
         "The model folder ./nowhere/model does not exist": ("generate --teacher=./nowhere/model"),
         "sums.csv: CSV files are not supported": "generate --problems=sums.csv",
         "The journal base/config.json cannot be used": "generate --journal=base/config.json",
-        "nowhere is not the folder of a finished run": (
+        message("no_finished_run", folder="nowhere"): (
             "build nowhere --student=micro-student --out=sets"
         ),
         "The model folder ./no/such does not exist": f"{build} --student=./no/such",
@@ -313,8 +314,9 @@ def test_a_mistake_is_named_with_where_and_the_fix_before_anything_large_is_impo
         "{NAME: VALUE}. Column of the source for each field of a problem, e.g. `{text: task}`.",
         "generate --columns question": "--columns 'question' is not a mapping. Write --columns "
         "NAME=VALUE,... or YAML.",
-        "generate --problems data/test.jsonl": "test.jsonl:1: the columns text and question could "
-        "each be the text. Add --set problems.columns.text=COLUMN",
+        "generate --problems data/test.jsonl": message(
+            "two_columns_for", columns="text and question", field="text"
+        ),
         "generate --problems data/old.jsonl.gz": "old.jsonl.gz is compressed. Unpack it",
         "generate --problems data": "data is a folder, not a file with problems. Did you mean "
         "data/test.jsonl?",
@@ -330,7 +332,7 @@ def test_a_mistake_is_named_with_where_and_the_fix_before_anything_large_is_impo
         "generate --k 100000": "--k is 100,000. Set at most 1,024.",
         "generate --set think.k=eight": "must be a whole number (got 'eight'). Number of "
         "trajectories per problem, at most 1,024.",
-        "generate --seed -1": "--seed: must be at least 0 (got -1). Seed of sampling",
+        "generate --seed -1": message("below_least", key="--seed", least=0),
         "import data/test.jsonl --from vllm --out new": "(got 'vllm'). Format of the files: "
         "heavyskill",
         "show runs": "runs is a folder of runs. Give one of them, e.g. runs/served.",

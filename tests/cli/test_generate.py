@@ -19,6 +19,7 @@ from command_line import COMMAND, proposed, run_command, served, started
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 from marked import MARK, eventually
+from messages import message
 from pool_folders import pool_folder, pool_of
 from problem_files import doubles
 
@@ -159,7 +160,7 @@ def test_failures_of_an_endpoint_are_records(tmp_path):
     ("flags", "said"),
     [
         (["--problems=absent.jsonl"], "absent.jsonl"),
-        (["--k=1"], "--k: must be at least 2"),
+        (["--k=1"], message("below_least", key="--k", least=2)),
         (["--set=think.kk=4"], "Did you mean think.k?"),
         (["--teacher=micor"], "Did you mean micro"),
         (["--set=cache.budget_tokens=20"], "cache.budget_tokens"),

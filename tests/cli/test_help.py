@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import typer
+from messages import message
 
 from heavydistill.cli.verbs import _PLACES, app
 
@@ -82,16 +83,25 @@ def test_help_lists_few_flags_and_help_all_every_flag(helps):
             "journal chek",
             "There is no verb chek. Did you mean check? `heavydistill journal --help`",
         ),
-        ("generate --tacher=m", "There is no flag --tacher. Did you mean --teacher? `heavydistill"),
-        ("--vrsion", "There is no flag --vrsion. Did you mean --version? `heavydistill --help`"),
+        (
+            "generate --tacher=m",
+            message("no_flag", flag="--tacher") + " Did you mean --teacher? `heavydistill",
+        ),
+        (
+            "--vrsion",
+            message("no_flag", flag="--vrsion") + " Did you mean --version? `heavydistill --help`",
+        ),
         (
             "generate --temperature 0.7",
-            "There is no flag --temperature. Write --set think.sampling",
+            message("no_flag", flag="--temperature") + " Write --set think.sampling",
         ),
-        ("generate -k 8", "There is no flag -k. Did you mean --k? `heavydistill"),
+        ("generate -k 8", message("no_flag", flag="-k") + " Did you mean --k? `heavydistill"),
         ("generate test.jsonl", "Unexpected argument: test.jsonl. Did you mean --problems test"),
         ("generate --k eight", "--k: must be a whole number (got 'eight'). Number of trajectories"),
-        ("build --presett x", "There is no flag --presett. Did you mean --preset? `heavydistill"),
+        (
+            "build --presett x",
+            message("no_flag", flag="--presett") + " Did you mean --preset? `heavydistill",
+        ),
     ],
 )
 def test_a_mistyped_verb_or_flag_is_named_with_the_nearest(words, told, call):

@@ -12,6 +12,7 @@ import set_folders
 import yaml
 from command_line import run_command, started
 from import_files import lines
+from messages import message
 from rich.console import Console
 from set_folders import write_sets
 from students import real_template
@@ -213,7 +214,7 @@ def test_each_teacher_can_be_printed(call, name):
         (
             "generate --dry-run --benchmark=gsm8k --problems=micro",
             2,
-            "problems.columns has no effect on the source micro",
+            message("key_without_effect", key="problems.columns") + " micro",
         ),
         ("teachers glm-4.6", 0, "# 8 GPU(s): vllm serve "),
         ("teachers deepseek-v3.2", 0, "# 8 GPU(s): does not fit"),

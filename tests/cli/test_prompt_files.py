@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import run_command, served
 from fake_server import FakeServer, completion, serving
@@ -185,5 +186,5 @@ def test_a_skill_has_the_prompts_and_is_compared_with_them(folder):
     )
     for name in ("../up", ""):
         bad = run_command("skill", "export", "others", f"--domain={name}", *own, cwd=folder)
-        assert bad.returncode == 2 and "is no name of a domain" in bad.stderr
+        assert bad.returncode == 2 and messages.is_in(bad.stderr, "domain_name")
     assert not (folder / "others").exists()

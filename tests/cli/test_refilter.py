@@ -12,6 +12,7 @@ import pytest
 from asked_caches import MICRO, pairs, write_caches
 from command_line import run_command
 from fake_server import FakeServer, completion, serving
+from messages import message
 
 from heavydistill.models.ledger import Ledger
 from heavydistill.schema import from_row
@@ -203,7 +204,7 @@ def test_the_budget_holds_over_resumptions(sets, tmp_path):
     ("flags", "message"),
     [
         (["--set=endpoint.start_vllm=true", "--set=endpoint.base_url=null"], "Start it yourself"),
-        (["--set=d=1"], "--d: must be at least 2"),
+        (["--set=d=1"], message("below_least", key="--d", least=2)),
         (["--set=think.k=3"], "unknown key think"),
         (["--set=sampling.max_tokens=2000"], "e.g. --set sampling.max_tokens="),
         (["--out={sets}"], "not empty"),

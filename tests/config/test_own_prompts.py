@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
+from messages import message
 
 from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.run import RunConfig, dump_config, load_config
@@ -123,20 +125,20 @@ def test_a_field_that_is_mistyped_is_told_with_those_there_are(in_folder):
 )  # fmt: skip
 def test_a_file_without_examples_is_refused(in_folder, examples):
     Path("shots.yaml").write_text(examples)
-    with pytest.raises(ConfigError, match=r"my\.md: shots\.yaml is no YAML list of mappings"):
+    with messages.raises("prompt_examples_shape", file="my.md", examples="shots.yaml"):
         read("thinker", f"{HEAD}{{{{examples}}}}")
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"thinker": 5}, "prompts.thinker is neither a file nor"),
-        ({"thinker": {"a b": "my.md"}}, "prompts.thinker is neither a file nor"),
-        ({"thinker": {"sql": None}}, "prompts.thinker is neither a file nor"),
-        ({"thinker": {"sql": 5}}, "prompts.thinker is neither a file nor"),
+        ({"thinker": 5}, message("prompts_no_file", role="thinker")),
+        ({"thinker": {"a b": "my.md"}}, message("prompts_no_file", role="thinker")),
+        ({"thinker": {"sql": None}}, message("prompts_no_file", role="thinker")),
+        ({"thinker": {"sql": 5}}, message("prompts_no_file", role="thinker")),
         ({"thinker": {"sql": "no.md"}}, "prompts.thinker.sql: no.md: No such file"),
         ({"thinker": ""}, "prompts.thinker: : Is a directory"),
-        ({"deliberater": "my.md"}, "unknown key prompts.deliberater"),
+        ({"deliberater": "my.md"}, message("unknown_key", key="prompts.deliberater")),
         ({"judge": "{{answer}}"}, "prompts.judge is set without a judge"),
     ],
 )
@@ -148,7 +150,7 @@ def test_what_is_no_file_is_refused(in_folder, given, told):
 
 def test_a_judge_with_replies_of_its_own_needs_a_prompt_of_its_own():
     keys = {"judge.model": "m", "judge.replies": "compass_verifier"}
-    with pytest.raises(ConfigError, match=r"judge\.replies is compass_verifier"):
+    with messages.raises("judge_replies_prompt", replies="compass_verifier"):
         load_config(overrides=keys)
     assert load_config(overrides=keys | {"prompts.judge": "{{answer}}"}).prompts.judge
 
@@ -175,8 +177,8 @@ def test_a_configuration_keeps_its_prompts_when_their_files_change(in_folder):
 def test_no_file_is_read_that_a_record_names(in_folder):
     Path("secret").write_text("key")
     for tree in ({"thinker": "secret"}, {"thinker": {"sql": "secret"}}, {"thinker": 5}, 5):
-        with pytest.raises(ConfigError, match="record a prompt that is no text"):
+        with messages.raises("recorded_prompt_no_text"):
             OwnPrompts.saved(tree)
     assert OwnPrompts.saved({"thinker": None}) == OwnPrompts()
-    with pytest.raises(ConfigError, match="record: unknown key writer"):
+    with messages.raises("unknown_key", key="writer"):
         OwnPrompts.saved({"writer": "{{answer}}"})

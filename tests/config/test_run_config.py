@@ -4,6 +4,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import message
 
 from heavydistill.config.models import Sampling, SamplingChoice
 from heavydistill.config.run import (
@@ -322,8 +323,8 @@ def test_the_limit_of_problems_holds_for_pools_too():
     ("key", "most", "said"),
     [
         ("think.k", 1024, "think.k is 100,000"),
-        ("deliberate.d", 1024, "deliberate.d: must be at most 1024"),
-        ("deliberate.rounds", 16, "deliberate.rounds: must be at most 16"),
+        ("deliberate.d", 1024, message("above_most", key="deliberate.d", most=1024)),
+        ("deliberate.rounds", 16, message("above_most", key="deliberate.rounds", most=16)),
     ],
 )
 def test_what_a_run_asks_for_has_a_bound_and_pools_of_another_have_none(key, most, said):

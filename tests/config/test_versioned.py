@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 
 import pytest
+from messages import message
 
 from heavydistill.config.versioned import read_versioned
 from heavydistill.config.yaml import Section
@@ -34,8 +35,14 @@ def test_models_and_dataclasses_are_read(tmp_path, kind):
     [
         (None, "holds no things: file.json cannot be read. Make one."),
         ("{", "holds no things: file.json cannot be read. Make one."),
-        ("[]", "file.json has the format None, but this heavydistill reads 'x/2'. Make another."),
-        ('{"format": "x/1", "rows": 3}', "has the format 'x/1'"),
+        (
+            "[]",
+            message("other_format", file="file.json", format=None) + " 'x/2'. Make another.",
+        ),
+        (
+            '{"format": "x/1", "rows": 3}',
+            message("other_format", file="file.json", format="'x/1'"),
+        ),
         ('{"format": "x/2", "rows": "many"}', "file.json: rows: "),
         ('{"format": "x/2"}', "file.json: rows: "),
     ],

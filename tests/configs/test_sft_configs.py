@@ -4,6 +4,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from shipped import ROOT, command_of, values
 
@@ -81,7 +82,7 @@ def test_a_launch_ends_with_the_exit_code_of_its_processes_and_no_traceback(name
     assert code == 2
     # The launcher ends the second process when the first has failed, perhaps before it says so too.
     assert 1 <= len(said.splitlines()) <= (2 if name == "cpu2" else 1), said
-    assert all("There is no flag --max_step." in line for line in said.splitlines()), said
+    assert all(messages.is_in(line, "no_flag", flag="--max_step") for line in said.splitlines())
 
 
 def launch(file: Path, *flags: str) -> Any:

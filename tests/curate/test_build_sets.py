@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from generations import deliberation, problem
 from plug_ins import forgotten
@@ -169,7 +170,7 @@ def test_a_pool_without_deliberations_gives_a_thinker_and_says_what_is_missing(t
 def test_a_folder_that_is_not_empty_is_not_touched(run, tmp_path, dry_run):
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path)})
-    with pytest.raises(ConfigError, match="exists and is not empty"):
+    with messages.raises("out_not_empty"):
         build_sets(config, dry_run=dry_run)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -185,7 +186,7 @@ def test_a_run_that_is_being_written_is_refused(tmp_path):
         with pytest.raises(ConfigError, match="still being written"):
             build(tmp_path / "sets", run)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="not the folder of a finished run"):
+    with messages.raises("no_finished_run"):
         build(tmp_path / "sets", tmp_path / "empty")
 
 

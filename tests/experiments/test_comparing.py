@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from generations import altered
+from messages import message
 from pool_folders import pool_folder, pool_of
 from rich.console import Console
 from runs import traces, write_run
@@ -196,10 +197,10 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "is an evaluation of several runs. Give one of them, e.g.": lambda run: (
         run / "evaluation.json"
     ).touch(),
-    "is not the folder of a finished run: it has no traces": lambda run: next(
+    message("no_finished_run", folder="") + ": it has no traces": lambda run: next(
         (run / TRACES_FOLDER).iterdir()
     ).unlink(),
-    "is not the folder of a finished run: summary.json cannot be read": lambda run: (
+    message("no_finished_run", folder="") + ": summary.json cannot be read": lambda run: (
         run / "summary.json"
     ).unlink(),
     "summary.json is not the summary of a run": lambda run: record(run, usage={"thinking": 3}),
@@ -207,7 +208,7 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "was interrupted before its folder was written": lambda run: (
         gone(run) or Workplace(run).path.mkdir()  # type: ignore[func-returns-value]
     ),
-    "is not the folder of a finished run": gone,
+    message("no_finished_run", folder=""): gone,
 }
 
 

@@ -8,13 +8,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from judging import judged
 from sandboxing import need_sandbox
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.config.shipped import shipped
-from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.errors import ConfigError
 from heavydistill.problems import load_fit
 from heavydistill.problems.benchmarks import benchmark
 from heavydistill.schema import Problem
@@ -189,7 +190,7 @@ def test_a_kept_order_of_gpqa_does_not_tell_the_right_option(problems_of):
 
 def test_a_row_of_gpqa_without_an_answer_is_refused(problems_of):
     lacking = {key: value for key, value in GPQA.items() if key != "Incorrect Answer 2"}
-    with pytest.raises(ProblemsError, match=r"rows\.jsonl:1: there is no column 'Incorrect Ans"):
+    with messages.raises("no_column", row="rows.jsonl:1", column="'Incorrect Answer 2'"):
         problems_of("gpqa-diamond", lacking)
     other = lacking | {"Record ID": "own2"}
     assert [p.id for p in problems_of("gpqa-diamond", GPQA, other, unfit="leave_out")] == ["own1"]
@@ -234,10 +235,10 @@ def test_contests_outside_the_months_are_not_asked_for(loaded):
     assert [problem.id for problem in found.problems] == dates[1:3]
     assert found.outside == 2 and not found.unfit
     late = {"contest_date": ("2026-01-01", "2026-12-31")}
-    with pytest.raises(ProblemsError, match="no row is in the range"):
+    with messages.raises("none_within", file="rows.jsonl"):
         loaded("livecodebench", *rows, within=late)
     other = {"contest_day": ("2024-01-01", "2024-12-31")}
-    with pytest.raises(ProblemsError, match=r"contest_day.*Did you mean contest_date"):
+    with messages.raises("no_range_of_column", column="'contest_day'", nearest="contest_date"):
         loaded("livecodebench", *rows, within=other)
 
 
@@ -271,7 +272,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(wrong, near):
     with pytest.raises(ConfigError) as refused:
         benchmark(wrong)
     assert near in refused.value.fix.partition("?")[0]
-    with pytest.raises(ConfigError, match="Benchmarks: aime24, aime25"):
+    with messages.raises("no_benchmark", name="zzz", known="aime24, aime25"):
         benchmark("zzz")
 
 

@@ -2,6 +2,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import messages
 import pytest
 from plug_ins import forgotten
 
@@ -70,5 +71,5 @@ def test_an_unknown_source_is_refused_with_the_names_that_there_are(tmp_path):
     with pytest.raises(ProblemsError) as raised:
         load(Problems(source="summs:9"))
     assert re.search("'summs:9' is not a source .* gym:FAMILY, sums:ARGS", str(raised.value))
-    with pytest.raises(ProblemsError, match="sums:0 has no rows"):
+    with messages.raises("source_without_rows", source="sums:0"):
         load(Problems(source="sums:0"))

@@ -3,9 +3,11 @@
 import gzip
 import json
 
+import messages
 import pytest
 from damaging import damage
 from import_files import document, lines, parquet
+from messages import message
 
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.tables import read_file, rows_of
@@ -36,27 +38,27 @@ def test_one_object_over_several_lines_is_one_row(tmp_path):
 
 def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path):
     path = parquet(tmp_path / "rows.parquet", [{"text": str(n) * 999} for n in range(9)])
-    with pytest.raises(ProblemsError, match=r"rows\.parquet cannot be read as parquet"):
+    with messages.raises("source_no_parquet", file=path):
         read_file(damage(path, "text"))
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b'{"n": 1}\n{"n": 2\n', r"rows\.jsonl:2 is not JSON"),
-        (b'{"n": 1\n{"n": 2}\n', r"rows\.jsonl:1 is not JSON"),
+        (b'{"n": 1}\n{"n": 2\n', message("line_no_json", place="rows.jsonl:2")),
+        (b'{"n": 1\n{"n": 2}\n', message("line_no_json", place="rows.jsonl:1")),
         (b'{"n": 1}\n[1]\n', r"rows\.jsonl:2 holds list, not an object"),
         (b'{"n": 1}\n{"n": "\xff"}\n', r"rows\.jsonl:2 is not UTF-8"),
-        (b'{"n": 1}\n' + b"[" * 100_000, r"rows\.jsonl:2 is not JSON"),
-        (b'[{"n": 1},\n{"n": 2},\n', r"rows\.jsonl:3 is not JSON"),
+        (b'{"n": 1}\n' + b"[" * 100_000, message("line_no_json", place="rows.jsonl:2")),
+        (b'[{"n": 1},\n{"n": 2},\n', message("line_no_json", place="rows.jsonl:3")),
         (b'[{"n": 1}, 7]', r"rows\.jsonl: row 2 holds int, not an object"),
-        (b'{\n "n": 1\n "m": 2}', r"rows\.jsonl:3 is not JSON"),
+        (b'{\n "n": 1\n "m": 2}', message("line_no_json", place="rows.jsonl:3")),
         (b'[{"n": NaN}]', r"rows\.jsonl is not JSON: NaN"),
         (gzip.compress(b'{"n": 1}', mtime=0), r"rows\.jsonl is compressed.*Unpack"),
-        (b"PAR1 and then nothing", r"rows\.jsonl cannot be read as parquet"),
-        (b"question,answer\n1,2\n", r"rows\.jsonl:1 is not JSON"),
-        (json.dumps([]).encode(), r"rows\.jsonl has no rows"),
-        (b"\n\n", r"rows\.jsonl has no rows"),
+        (b"PAR1 and then nothing", message("source_no_parquet", file="rows.jsonl")),
+        (b"question,answer\n1,2\n", message("line_no_json", place="rows.jsonl:1")),
+        (json.dumps([]).encode(), message("source_without_rows", source="rows.jsonl")),
+        (b"\n\n", message("source_without_rows", source="rows.jsonl")),
     ],
 )
 def test_a_broken_file_is_named_with_the_line(content, says, tmp_path):

@@ -6,6 +6,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
+import messages
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ from damaging import damage
 from samples import trajectory
 
 from heavydistill.config.run import RunConfig
-from heavydistill.errors import ConfigError, RunError, StoppedError
+from heavydistill.errors import RunError, StoppedError
 from heavydistill.models.resolve import resolve
 from heavydistill.run.result import all_traces, earlier, write
 from heavydistill.run.rows import RowWriter
@@ -84,7 +85,7 @@ def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path, column):
     write(RUN, PROBLEMS, full, tmp_path / "run", None)
     (file,) = (tmp_path / "run" / TRACES_FOLDER).iterdir()
     damage(file, column)
-    with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
+    with messages.raises("traces_no_parquet") as caught:
         list(all_traces(tmp_path / "run"))
     assert str(file) in caught.value.what
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import skills_ref
 from command_line import run_command
+from messages import message
 from runs import traces, write_run
 
 from heavydistill.config.prompts import NO_PROMPTS
@@ -140,11 +141,14 @@ def unverified_run(folder: Path) -> Path:
     [
         (["--domain", "stem,law"], "There is no thinker prompt for domain 'law' in language 'en'"),
         (["--domain", "brief"], "There is no thinker prompt for domain 'brief' in language 'zh'"),
-        (["--language", ""], "'' is no name of a domain or language"),
-        (["--evals", "nothing"], "nothing is not the folder of a finished run: it does not exist"),
+        (["--language", ""], message("domain_name", name="''")),
+        (
+            ["--evals", "nothing"],
+            message("no_finished_run", folder="nothing") + ": it does not exist",
+        ),
         (
             ["--evals", "run/config.yaml"],
-            "run/config.yaml is not the folder of a finished run: it is",
+            message("no_finished_run", folder="run/config.yaml") + ": it is",
         ),
         (["--evals", "unverified"], "--evals: none of the 4 problems of unverified has"),
         (["--evals", "run"], "--evals: run/summary.json cannot be read"),

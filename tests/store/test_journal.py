@@ -8,12 +8,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import messages
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config.models import Sampling
-from heavydistill.errors import RunError
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.ledger import most_cost
 from heavydistill.models.request import Keep, Request, Response, samples, user_turn
@@ -152,11 +152,15 @@ def test_a_full_disk_stops_the_writer_and_leaves_what_was_written(tmp_path, monk
         return write(file, data[: len(data) // 2])
 
     monkeypatch.setattr(os, "write", half)
-    with pytest.raises(RunError, match="No space left"):
+    with messages.raises(
+        "journal_unwritable", why="No space left on device", fix="Make room there"
+    ):
         journal.put(record(request(index=1), "b"))
     monkeypatch.undo()
     # Nothing may follow half of a line.
-    with pytest.raises(RunError, match="No space left"):
+    with messages.raises(
+        "journal_unwritable", why="No space left on device", fix="Make room there"
+    ):
         journal.put(record(request(index=2), "c"))
     journal.close()
     assert answers(tmp_path, 3) == ["a", None, None]
@@ -178,7 +182,7 @@ def test_threads_share_a_segment_without_mixing_their_lines(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2].split(":")
 from test_journal import record, request
 from heavydistill.store.journal import Journal
 journal = Journal(Path(sys.argv[1]))
@@ -189,7 +193,7 @@ for index in range(int(sys.argv[3]), 10**6):
 
 
 def test_what_a_killed_process_said_was_put_is_there(tmp_path):
-    here = str(Path(__file__).parent)
+    here = ":".join(sys.path)
     for start in (0, 1000, 2000):  # three processes, each killed in the midst of writing
         arguments = [sys.executable, "-c", WRITER, str(tmp_path), here, str(start)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
@@ -279,9 +283,9 @@ def test_a_disk_that_fails_to_flush_is_not_trusted_again(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", broken)
-        with pytest.raises(RunError, match="Input/output"):
+        with messages.raises("journal_unwritable", why="Input/output error", fix="Check the disk"):
             journal.put(record(request(index=0)))
-    with pytest.raises(RunError, match="Input/output"):
+    with messages.raises("journal_unwritable", why="Input/output error", fix="Check the disk"):
         journal.put(record(request(index=1)))
 
 
@@ -296,7 +300,7 @@ def test_a_record_that_cannot_be_written_down_harms_no_other(tmp_path):
 
 def test_nothing_can_be_put_after_the_end(tmp_path):
     journal = filled(tmp_path, "a")
-    with pytest.raises(RunError, match="closed"):
+    with messages.raises("journal_unwritable", why="it was closed"):
         journal.put(record(request(index=1)))
     assert answers(tmp_path, 2) == ["a", None]
 

@@ -17,6 +17,7 @@ from import_files import (
     pacore_row,
     parquet,
 )
+from messages import message
 
 from heavydistill.curate.imports.formats import attempt_of, attempts_of
 from heavydistill.curate.imports.import_pools import ImportedPool, ImportedPools
@@ -342,7 +343,12 @@ TWO_TARGETS = [{"query": EGGS, "target": "42"}, {"query": EGGS, "target": "43"}]
             {},
             "rows:1 does not have the format answers.*--columns",
         ),
-        ("answers", [answers_row() | {"responses": []}], {}, "answers and responses could each be"),
+        (
+            "answers",
+            [answers_row() | {"responses": []}],
+            {},
+            message("two_columns_for", columns="answers and responses", field="answers"),
+        ),
         ("answers", [answers_row()], {"labels": "x"}, r"columns\.labels: there is no such field"),
         ("answers", [answers_row()], {"txet": "x"}, r"columns\.txet: there is no such field"),
         # Rows of another format.

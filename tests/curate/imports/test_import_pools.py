@@ -5,10 +5,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from import_files import EGGS, GOLD, STAIRS, answers_row, boxed, config_of, lines
+from messages import message
 from plug_ins import forgotten
 from runs import build
 
@@ -61,14 +63,18 @@ def test_one_question_with_other_arguments_is_not_joined(tmp_path):
             r"a\.jsonl:2: a\.jsonl:1 has the same question",
         ),
         (answers_row(STAIRS, "36", boxed(36)), "too_few", r"a\.jsonl:2: the problem has 1 answer"),
-        (answers_row(STAIRS, None), "unfit", r"a\.jsonl:2: the reference answer is empty"),
+        (answers_row(STAIRS, None), "unfit", message("empty_reference", place="a.jsonl:2")),
         ({**answers_row(STAIRS), "answers": "?"}, "too_few", r"a\.jsonl:2: .* has 1 answer"),
         (
             {**answers_row(STAIRS), "answers": [1]},
             "unreadable",
             r"a\.jsonl:2: an answer is of type int",
         ),
-        ({"question": STAIRS, "gold": "36"}, "unreadable", r"a\.jsonl:2: there is no column 'answ"),
+        (
+            {"question": STAIRS, "gold": "36"},
+            "unreadable",
+            message("no_column", row="a.jsonl:2", column="'answers'"),
+        ),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused_or_left_out(bad, reason, says, tmp_path):
@@ -205,7 +211,10 @@ def test_the_record_says_what_was_read_and_assumed(tmp_path):
     assert record["models"] == {"b": 1, "m": 6}
     assert record["verifiers"] == ["exact@2"]
     assert record["left_out"] == {
-        "unfit": {"rows": 1, "first": ["a.jsonl:3: the reference answer is empty (column 'gold')"]}
+        "unfit": {
+            "rows": 1,
+            "first": [message("empty_reference", place="a.jsonl:3") + " (column 'gold')"],
+        }
     }
     assert record["options"]["problems"]["verifier"] == "exact"
     assert str(tmp_path) not in json.dumps(record)
@@ -244,7 +253,7 @@ def test_a_folder_that_holds_something_is_refused(tmp_path):
     config = configured(tmp_path, EGGS_ROW)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").write_text("kept", encoding="utf-8")
-    with pytest.raises(ConfigError, match="exists and is not empty"):
+    with messages.raises("out_not_empty"):
         import_pools(config)
 
 

@@ -8,6 +8,7 @@ import pytest
 import trainings
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import message
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.train.arguments import REFUSED, recorded
@@ -230,10 +231,13 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--objective", "row"], "There is no flag --objective. "),
-        (["--num_generatons", "4"], "There is no flag --num_generatons. Did you mean"),
+        (["--objective", "row"], message("no_flag", flag="--objective")),
+        (
+            ["--num_generatons", "4"],
+            message("no_flag", flag="--num_generatons") + " Did you mean",
+        ),
         (["--verify", "x"], "--verify: 'x' is not a mapping"),
-        (["--judge", "{model: critic"], "judge: the value is not YAML"),
+        (["--judge", "{model: critic"], message("value_not_yaml")),
         (["--judge", "{endpoint: {base_url: 'http://h/v1'}}"], "judge: model"),
         (["--preset", "ppo"], "--preset: 'ppo' is not one of gspo, dapo, dr_grpo"),
     ],

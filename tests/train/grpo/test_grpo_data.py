@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import messages
 import pytest
 import yaml
 from hypothesis import given
@@ -155,7 +156,7 @@ def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path):
 
 def test_who_cannot_judge_is_told_before_anything_is_loaded(tmp_path, monkeypatch):
     sets = with_rows(tmp_path / "sets", {"verifier": "mine"})
-    assert "There is no verifier 'mine'" in refused(sets, tmp_path)
+    assert messages.is_in(refused(sets, tmp_path), "no_verifier", verifier="mine")
     sets = write_sets(tmp_path / "others")
     monkeypatch.setattr(
         "heavydistill.verifiers.registry.unavailable", lambda *_: ["no sandbox; install it"]
@@ -276,7 +277,8 @@ def test_prompts_of_the_users_are_those_of_the_sets_or_the_run_or_given(tmp_path
     assert asked(sets, prompts={"thinker": {"brief": "Given: {{problem}}"}}) == "Given: "
     way["prompts"] = {"thinker": str(tmp_path / "sets" / "manifest.json")}
     named = write_sets(tmp_path / "named", runs=of_runs(way))
-    assert "record a prompt that is no text" in refused(named, tmp_path, mode="thinker")
+    said = refused(named, tmp_path, mode="thinker")
+    assert messages.is_in(said, "recorded_prompt_no_text")
     run = run_file(tmp_path, think={"k": 2}, prompts={"deliberator": "Run:\n{{cache}}"})
     settings, prompts = resolved(None, tmp_path, run=run, **EPISODES)
     assert settings.episodes is not None

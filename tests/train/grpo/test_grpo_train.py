@@ -5,14 +5,16 @@ import shutil
 from types import SimpleNamespace
 from typing import Any
 
+import messages
 import pytest
+from messages import message
 from runs import rows
 from set_folders import rewrite
 from students import MICRO
 from trainings import GRPO, LOOKED_AT, grpo_arguments, grpo_flags, main
 from transformers import TrainerState
 
-from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import Alarm, Launch, read_record, write_record
 from heavydistill.train.callbacks import WatchGuards
 from heavydistill.train.checkpoints import mark_whole
@@ -43,7 +45,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"num_generatons": 4}, "Error: There is no flag --num_generatons"),
+        ({"num_generatons": 4}, message("no_flag", flag="--num_generatons")),
         ({"max_completion_length": 2000}, "Give a smaller max_completion_length"),
         ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
         ({"max_accuracy": 0.0}, "over_accuracy"),
@@ -209,7 +211,7 @@ def test_problems_that_nobody_can_judge_are_not_measured_on(sets, tmp_path):
     other = shutil.copytree(sets, tmp_path / "other")
     rewrite(other, "problems", lambda row: [{**row, "verifier": "mth"}])
     keys = {**FEW, **LOOKED_AT, "held_out_from": other}
-    with pytest.raises(ProblemsError, match="other: There is no verifier 'mth'"):
+    with messages.raises("no_verifier", verifier="mth"):
         prepare(grpo_arguments(sets, tmp_path / "out", **keys))
 
 

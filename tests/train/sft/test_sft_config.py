@@ -16,6 +16,7 @@ import trainings
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import message
 from trainings import ROOT, grpo_arguments, main, sft_arguments
 from trl import ModelConfig, TrlParser
 
@@ -109,11 +110,11 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--learning_rte", "1"], "There is no flag --learning_rte. Did you mean --learning_rate?"),
+        (["--learning_rte", "1"], message("no_flag", flag="--learning_rte")),
         (["--dataset", "x"], "Did you mean --dataset_name or --datasets or --dataset_text_field?"),
-        (["--learning_rte=1"], "There is no flag --learning_rte. Did you mean --learning_rate?"),
-        (["--learn", "1"], "There is no flag --learn."),
-        (["stray"], "There is no flag stray"),
+        (["--learning_rte=1"], message("no_flag", flag="--learning_rte")),
+        (["--learn", "1"], message("no_flag", flag="--learn")),
+        (["stray"], message("no_flag", flag="stray")),
         (["--max_steps", "ten"], "--max_steps: 'ten' is not a whole number"),
         (["--packing", "maybe"], "'maybe' is neither true nor false"),
         (["--role", "judge"], "--role: 'judge' is not one of thinker, deliberator, both"),
@@ -165,7 +166,7 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path):
         ([{**THINKER, "fraction": 0}], "fraction: must be more than 0 (got 0)"),
         (
             [{**THINKER, "fraction": 1.5}],
-            "fraction: must be at most 1 (got 1.5)",
+            message("above_most", key="fraction", most=1),
         ),
         ([{**THINKER, "fraction": True}], "fraction: must be a number (got True)"),
         (
