@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parent / "example_plugins"
 BAD = """
 import itertools, os, random
 from pathlib import Path
-from heavydistill.curate.exports.export import Trainer
+from heavydistill.curate.exports.export import ExportTarget
 from heavydistill.heavy.pruning import Attempt
 from heavydistill.plugins import plugin
 from heavydistill.schema import Problem
@@ -37,7 +37,7 @@ plugin("source", "bad")(lambda args: [{"text": f"{next(count)}?", "reference": "
 plugin("prompt", "bad")(HERE / "bad.md")
 plugin("teacher", "bad")(HERE / "ours.yaml")
 plugin("exporter", "bad")(
-    Trainer(
+    ExportTarget(
         title="bad",
         version="1",
         templates=HERE,

@@ -24,7 +24,7 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 import tiny_grpo
-from heavydistill.train.callbacks import KeepWhole
+from heavydistill.train.callbacks import CheckpointMarkerCallback
 from heavydistill.train.guards import GuardOptions
 from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.callbacks import WatchGuards
@@ -43,7 +43,7 @@ reward = tiny_grpo.rewarding(groups__all_right=lambda step: 0.9 if step >= 2 and
 guards = GuardOptions(guard_window=1, guard_all_right="roll_back", guard_entropy="off")
 watch = WatchGuards(guards)
 made = tiny_grpo.trainer(
-    out, reward, [watch, KeepWhole(None)],
+    out, reward, [watch, CheckpointMarkerCallback(None)],
     pass_at_k=2,
     judge=judge, eval_dataset=tiny_grpo.held_out(5), eval_strategy="steps", save_strategy="steps",
     eval_steps=1, save_steps=1, metric_for_best_model="eval_hm", num_generations=4,
