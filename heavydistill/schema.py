@@ -154,6 +154,11 @@ class Problem:
         return _turns(self.history_json)
 
     @property
+    def is_text_alone(self) -> bool:
+        """Whether the turns before ``text`` have neither thinking nor a part of tools."""
+        return not any(turn.role == "tool" or turn.calls or turn.thinking for turn in self.history)
+
+    @property
     def transcript(self) -> str:
         """The text; after a history, all texts of the conversation with their roles."""
         if not (history := self.history):

@@ -18,7 +18,7 @@ answer follows. The loss does not show this. The guard examines the tokens of a 
     too_long            the row has more tokens than fit
 
 Rows are dataclasses of ``store.sets.set_rows``, or dicts read from parquet. Not covered: the
-quality of a row; several turns.
+quality of a row; responses of several turns.
 """
 
 from __future__ import annotations

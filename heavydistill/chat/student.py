@@ -12,7 +12,8 @@ before and after it. The corrected template is stored with the sets, because the
 trained and used with it. A template that cannot be corrected is refused, and the message says what
 it loses.
 
-Not covered: tools, several turns, and the treatment of system messages.
+Turns before the prompt are rendered as they are. Not covered: tools, responses of several turns,
+and the treatment of system messages.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -40,7 +41,9 @@ from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.hub_files import has_chat_template
 from heavydistill.models.local.adapter import adapter_of
 from heavydistill.models.registry import profile_at
+from heavydistill.models.request import conversation
 from heavydistill.models.tokenizer import ReaderTokenizer
+from heavydistill.schema import Turn
 from heavydistill.store.sets.set_rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
 
 Form = Literal["field", "inline"]
@@ -141,9 +144,10 @@ class Student:
         is_own = own_template(tokenizer) == self.chat.template
         self.chat_template = None if is_own else self.chat.template
 
-    def prompt(self, text: str) -> list[Message]:
-        """Return a prompt as a conversation."""
-        return [Message(role="user", content=text)]
+    def prompt(self, text: str, history: Sequence[Turn] = ()) -> list[Message]:
+        """Return a prompt after the turns before it, which have text alone, as a conversation."""
+        turns = conversation(text, history)
+        return [Message(role=turn["role"], content=turn["content"]) for turn in turns]
 
     def completion(self, reasoning: str, answer_text: str) -> list[Message]:
         """Return the assistant turn, in the form that the template accepts.
@@ -152,24 +156,27 @@ class Student:
         """
         return [_turn(self.form, reasoning, answer_text)]
 
-    def tokens(self, prompt: str, reasoning: str, answer_text: str) -> Tokens:
+    def tokens(
+        self, prompt: str, reasoning: str, answer_text: str, history: Sequence[Turn] = ()
+    ) -> Tokens:
         """Return a row's tokens, split where the loss begins; a row with a fault is unusable."""
         from heavydistill.schema import to_row
 
-        asked = list(map(to_row, self.prompt(prompt)))
+        asked = list(map(to_row, self.prompt(prompt, history)))
         answered = list(map(to_row, self.completion(reasoning, answer_text)))
         tokens = self.chat.tokens(asked, answered)
         text = f"{reasoning}\n{answer_text}"
+        read = "\n".join(message["content"] for message in asked)
         fault = tokens.fault
         if not fault and any(tag in text for tag in TAGS):
             fault = "its text holds a think tag, and would part in another place"
-        elif not fault and (control := self.chat.control_token(f"{prompt}\n{text}")):
+        elif not fault and (control := self.chat.control_token(f"{read}\n{text}")):
             fault = f"its text holds {control}, which the student takes for a control token"
         return replace(tokens, fault=fault)
 
-    def prompt_tokens(self, text: str) -> int:
+    def prompt_tokens(self, text: str, history: Sequence[Turn] = ()) -> int:
         """Return the number of tokens of a prompt, with template and generation prompt."""
-        return self.chat.prompt_tokens([{"role": "user", "content": text}])
+        return self.chat.prompt_tokens(conversation(text, history))
 
 
 def lost_student(name: str, error: TeacherError) -> ConfigError:

@@ -289,21 +289,23 @@ class BuildState:
         cache = of_trace.cache
         most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
         _, control_tokens = defuse(cache.prompt, self.student.reader.control_tokens)
-        tokens = self.student.prompt_tokens(cache.prompt)
+        problem, reader = of_trace.problem, self.student.reader
+        tokens = self.student.prompt_tokens(cache.prompt, problem.history)
         if tokens <= most_tokens and not control_tokens:
             return cache
-        around = tokens - self.student.reader.count(cache.prompt)
+        # ``recut`` counts the turns before the problem again.
+        around = tokens - reader.count(cache.prompt) - reader.count(problem.history_json)
         try:
             return recut(
-                of_trace.problem,
+                problem,
                 cache,
                 of_trace.shown,
                 budget_tokens=most_tokens - around,
                 prompt=prompts.of_version(
                     cache.prompt_version, self.config.prompts, of_trace.source.prompts
                 )
-                or self.wording("deliberator", of_trace.source, of_trace.problem),
-                reader=self.student.reader,
+                or self.wording("deliberator", of_trace.source, problem),
+                reader=reader,
             )
         except BudgetError:
             return None
@@ -376,10 +378,9 @@ class BuildState:
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
         """Return the notes on a trace; the first trace of a problem also screens the problem."""
         problem = trace.problem
-        _refuse_conversations(source, trace)
-        key = content_id(
-            "p", problem.text, problem.reference, problem.verifier, problem.verifier_args
-        )
+        _refuse_tools(source, trace)
+        parts = (problem.text, problem.reference, problem.verifier, problem.verifier_args)
+        key = content_id("p", *parts, *filter(None, [problem.history_json]))
         if key not in self.problems:
             domain = self._domain_of(source, problem)
             self.problems[key] = ProblemNote(domain, *self.screen.look(key, problem))
@@ -390,7 +391,7 @@ class BuildState:
             if attempt.is_correct and attempt.unusable_because is None:
                 self.attention["blind"] += 1
                 widest = self.preset.widths[-1]
-                signs = uses_attempts(spoken(attempt), widest, problem.text)
+                signs = uses_attempts(spoken(attempt), widest, problem.transcript)
                 self.attention["blind_using"] += signs
             note.trajectories.append(self._note(attempt, label))
         attempts = attempts_by_cache(trace)
@@ -438,13 +439,13 @@ class BuildState:
         return written_by == "any" or (written_by == "student") == (model in self.own_names)
 
 
-def _refuse_conversations(source: SourceRun, trace: Trace) -> None:
+def _refuse_tools(source: SourceRun, trace: Trace) -> None:
     """Raise ConfigError if rows of a trace would lose turns, or learn what a tool returned."""
-    if trace.problem.history_json:
+    if not trace.problem.is_text_alone:
         raise ConfigError(
-            f"The run {source.name}: problem {trace.problem.id} has turns before its text, and the "
-            "prompts of sets hold one",
-            "Build sets from runs on problems without messages.",
+            f"The run {source.name}: a turn before the text of problem {trace.problem.id} has tool "
+            "calls, a tool's result or thinking, and the prompts of sets hold text alone",
+            "Build sets from runs on problems whose messages have only roles and contents.",
         )
     for generation in (*trace.pool, *trace.deliberations):
         if generation.turns_json:

@@ -1,7 +1,7 @@
 """Requests new deliberations on existing caches.
 
     run = resolve(config, source.config)     resolves the model, its journal and its budget
-    volume = volume_of(run, caches)          checks that the prompts fit, and counts the requests
+    volume = volume_of(run, pairs)           checks that the prompts fit, and counts the requests
     deliberate(run, volume, ...)             loads the caches, deliberates on them, judges
 
 After an interruption, the same command continues, and no response is billed twice; a budget applies
@@ -169,10 +169,8 @@ class RequestEstimate:
     skipped: int  # Unreadable lines of the journal
 
 
-def volume_of(
-    run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate"
-) -> RequestEstimate:
-    """Return the volume of a redeliberation on these caches; sends no request.
+def volume_of(run: ResolvedRun, pairs: Pairs, section: str = "redeliberate") -> RequestEstimate:
+    """Return the volume of a redeliberation on (problem, cache) pairs; sends no request.
 
     If the tokenizer of the model is unknown, the prompts have the tokens that the caches record:
     those of the student, or of the run's deliberator.
@@ -187,11 +185,13 @@ def volume_of(
     revision = revision_of(model, deliberator.endpoint) if journal else ""
     count = in_journal = prompt_tokens = longest = 0
     rounds = set()
-    for cache in caches:
+    for problem, cache in pairs:
         tokens = cache.prompt_tokens
         if reader and reader.name != cache.reader:
             tokens = reader.count(cache.prompt)
-        keys = [key(model.model, revision, request) for request in requests_of(run, cache)]
+        if reader:
+            tokens += reader.count(problem.history_json)
+        keys = [key(model.model, revision, one) for one in requests_of(run, problem, cache)]
         known = sum(journal.state(each) == "answered" for each in keys) if journal else 0
         count, in_journal, longest = count + 1, in_journal + known, max(longest, tokens)
         prompt_tokens += tokens * (d - known)
@@ -217,10 +217,10 @@ def volume_of(
     )
 
 
-def requests_of(run: ResolvedRun, cache: Cache) -> list[Request]:
+def requests_of(run: ResolvedRun, problem: Problem, cache: Cache) -> list[Request]:
     """Return the requests for the deliberations on a cache."""
     return samples(
-        conversation(cache.prompt, system=run.config.system),
+        conversation(cache.prompt, problem.history, run.config.system),
         run.deliberator.samples,
         run.deliberator.sampling,
         run_seed=run.config.seed,
@@ -401,8 +401,8 @@ class Redeliberation:
         self._written: dict[str, Deliberations] = {}
         for source in build.sources:
             if next(self._sets(source), None):
-                run, caches = runs[source.name], (each.cache for each in self._sets(source))
-                self.volumes.append((source, run, volume_of(run, caches)))
+                run = runs[source.name]
+                self.volumes.append((source, run, volume_of(run, self._pairs(source))))
 
     def ask(self, folder: Path, on_progress: OnProgress) -> list[RedeliberationSummary]:
         """Request the deliberations and add notes on them; ``answers`` returns them afterwards.

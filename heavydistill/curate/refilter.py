@@ -119,7 +119,7 @@ def check(config: RefilterConfig, contact: ServerProbe | None = None) -> Refilte
         raise lost_student(name, error) from error
     run = _resolved(config, manifest, student, contact)
     problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
-    volume = volume_of(run, (cache for _, cache in _pairs(sets, problems)), section="")
+    volume = volume_of(run, _pairs(sets, problems), section="")
     if not volume.caches:
         raise ConfigError(
             f"{sets} has no cache that can be a prompt of RL",

@@ -138,7 +138,7 @@ class SetWriter:
             if self._thinker_rows[problem.id] == config.thinker.per_problem:
                 known.label = "not_chosen"
                 continue
-            row = sft_row(student, most, prompt, attempt, problem=problem.id, run=source.name)
+            row = sft_row(student, most, prompt, attempt, problem, run=source.name)
             known.label = self._row("sft_thinker", row)
             if not known.label:
                 self._thinker_rows[problem.id] += 1
@@ -159,8 +159,8 @@ class SetWriter:
         if not note.sft_label:
             chosen = [(each, known) for each, known in pairs if not known.label]
             for each, known in chosen:
-                of_set = about | {"cache": read.id, "stratum": note.stratum}
-                row = sft_row(student, most, read.prompt, each, **of_set)
+                of_set = {"run": about["run"], "cache": read.id, "stratum": note.stratum}
+                row = sft_row(student, most, read.prompt, each, problem, **of_set)
                 known.label = self._row("sft_deliberator", row)
             if all(known.label for _, known in chosen):
                 note.sft_label = chosen[-1][1].label
@@ -268,30 +268,31 @@ def sft_row(
     max_tokens: int,
     prompt: str,
     generation: Generation,
+    problem: Problem,
     *,
-    problem: str,
     run: str,
     cache: str = "",
     stratum: Stratum | None = None,
 ) -> SftRow | str:
     """Return a row for SFT, or the label that says why there is none.
 
-    ``generation`` is the completion of ``prompt``; ``problem`` and ``cache`` are ids. A row of the
-    thinker has neither cache nor stratum.
+    ``generation`` is the completion of ``prompt``; ``cache`` is an id. A row of the thinker has
+    neither cache nor stratum.
     """
+    history = problem.history
     reasoning, answer_text = generation.reasoning.strip(), generation.answer_text.strip()
-    tokens = student.tokens(prompt, reasoning, answer_text)
+    tokens = student.tokens(prompt, reasoning, answer_text, history)
     if tokens.fault:
         return "not_renderable"
     if len(tokens.prompt) + len(tokens.completion) > max_tokens:
         return _TOO_LONG
     return student.row(
-        prompt=student.prompt(prompt),
+        prompt=student.prompt(prompt, history),
         completion=student.completion(reasoning, answer_text),
         reasoning=reasoning,
         answer_text=answer_text,
         role="deliberator" if cache else "thinker",
-        problem=problem,
+        problem=problem.id,
         run=run,
         generation=generation.id,
         cache=cache,
@@ -305,8 +306,9 @@ def sft_row(
 def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str) -> RlRow:
     """Return an RL prompt; ``measured_on`` names the models whose success rate it stores."""
     assert cache.success is not None
+    history = problem.history
     return RlRow(
-        prompt=student.prompt(cache.prompt),
+        prompt=student.prompt(cache.prompt, history),
         problem=problem.id,
         run=cache.run,
         text=problem.text,
@@ -321,7 +323,7 @@ def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str
         judged=cache.judged,
         attempts=cache.attempts,
         measured_on=measured_on,
-        prompt_tokens=student.prompt_tokens(cache.prompt),
+        prompt_tokens=student.prompt_tokens(cache.prompt, history),
     )
 
 

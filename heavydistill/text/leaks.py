@@ -101,7 +101,8 @@ def leaks_reference(problem: Problem, texts: Sequence[str], shown: Sequence[str]
 
 def _says_so(text: str, problem: Problem) -> bool:
     text = plain(text).lower()
-    told = {match[0] for match in _KEY.finditer(problem.text.lower())} - {"answer", "正确答案"}
+    asked = problem.transcript.lower()
+    told = {match[0] for match in _KEY.finditer(asked)} - {"answer", "正确答案"}
     return any(
         match[0] not in told and _is_known(match, text, problem.verifier)
         for match in islice(_KEY.finditer(text), MOST_READ)
@@ -137,7 +138,7 @@ def _repeats(problem: Problem, texts: Sequence[str], shown: Sequence[str]) -> bo
     known = set(_passages(worked, length))
     for text in texts if known else ():
         found = known.intersection(_passages(words_of(text), length))
-        for source in (problem.text, *shown) if found else ():
+        for source in (problem.transcript, *shown) if found else ():
             found.difference_update(_passages(words_of(source), length))
         if found:
             return True

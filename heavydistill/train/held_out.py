@@ -196,7 +196,8 @@ def _garbled(
         return None
     new = [replace(new, id=old.id) for old, new in zip(shown, found[1], strict=True)]
     # As many tokens as the model's tokenizer counts in the cache, which another one may have cut.
-    budget = max(cache.budget_tokens, reader.count(cache.prompt))
+    own_tokens = reader.count(problem.history_json) + reader.count(cache.prompt)
+    budget = max(cache.budget_tokens, own_tokens)
     with contextlib.suppress(BudgetError):
         return recut(problem, cache, new, budget_tokens=budget, prompt=prompt, reader=reader).prompt
     return None

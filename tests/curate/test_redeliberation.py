@@ -30,6 +30,7 @@ from heavydistill.schema import arrow_schema
 from heavydistill.store.journal import Journal
 
 CACHES = [cache for _, cache in pairs(3)]
+PAIRS = pairs(3)
 
 
 def build(out: Path, **redeliberate: Any) -> BuildConfig:
@@ -103,7 +104,7 @@ def test_prompts_of_a_model_whose_tokenizer_is_unknown_have_the_students_tokens(
 ):
     served = {"teacher": "wise", "endpoint__base_url": "http://h/v1"}
     resolved = resolve(build(tmp_path, **served, endpoint__tokenizer=tokenizer), None)
-    volume = volume_of(resolved, CACHES)
+    volume = volume_of(resolved, PAIRS)
     assert volume.prompt_tokens == 4 * sum(cache.prompt_tokens for cache in CACHES)
 
 
@@ -137,30 +138,33 @@ def test_what_cannot_be_asked_is_refused_with_what_mends_it(
 def test_a_prompt_that_does_not_fit_beside_the_response_is_refused_with_what_would(tmp_path):
     deliberator = resolve(build(tmp_path, sampling__max_tokens=1900), run())
     with pytest.raises(ConfigError, match=r"redeliberate\.sampling\.max_tokens to (\d+)") as error:
-        volume_of(deliberator, CACHES)
+        volume_of(deliberator, PAIRS)
     fitting = int(str(error.value).split("max_tokens to ")[1].split()[0])
-    volume_of(resolve(build(tmp_path, sampling__max_tokens=fitting), run()), CACHES)
+    volume_of(resolve(build(tmp_path, sampling__max_tokens=fitting), run()), PAIRS)
     with pytest.raises(ConfigError):
-        volume_of(resolve(build(tmp_path, sampling__max_tokens=fitting + 1), run()), CACHES)
+        volume_of(resolve(build(tmp_path, sampling__max_tokens=fitting + 1), run()), PAIRS)
 
 
 def test_prompts_are_counted_with_the_tokenizer_of_the_model_that_reads_them(tmp_path):
     deliberator = resolve(build(tmp_path), run())
-    foreign = [dataclasses.replace(one, reader="other", prompt_tokens=1) for one in CACHES]
-    assert volume_of(deliberator, foreign) == volume_of(deliberator, CACHES)
+    foreign = [
+        (problem, dataclasses.replace(cache, reader="other", prompt_tokens=1))
+        for problem, cache in PAIRS
+    ]
+    assert volume_of(deliberator, foreign) == volume_of(deliberator, PAIRS)
 
 
 def test_the_volume_is_what_is_not_in_the_journal_yet(tmp_path):
     with faulty() as server:
         price = {"endpoint__price_in": 1.0, "endpoint__price_out": 3.0}
         deliberator = deliberator_of(server, tmp_path, endpoint__context=2048, **price)
-        volume = volume_of(deliberator, CACHES)
+        volume = volume_of(deliberator, PAIRS)
         assert (volume.caches, volume.requests, volume.in_journal) == (3, 6, 0)
         assert volume.prompt_tokens == 2 * sum(cache.prompt_tokens for cache in CACHES)
         assert volume.completion_tokens == 600
         assert volume.usd == pytest.approx((volume.prompt_tokens + 3 * 600) / 1e6)
         deliberate(deliberator, volume, lambda: pairs(3)[:2], tmp_path)
-    left = volume_of(deliberator, CACHES)
+    left = volume_of(deliberator, PAIRS)
     assert (left.requests, left.in_journal, left.completion_tokens) == (6, 4, 200)
     assert left.prompt_tokens == 2 * CACHES[2].prompt_tokens
 
@@ -183,7 +187,7 @@ def everything(tmp_path_factory):
 
     def ask(deliberator: ResolvedRun, count: int, of=pairs, **more: Any):
         asked = of(count)
-        volume = volume_of(deliberator, (cache for _, cache in asked))
+        volume = volume_of(deliberator, asked)
         folder = tmp_path_factory.mktemp("rows")
         written, tally = deliberate(deliberator, volume, lambda: asked, folder, **more)
         return [written.on(problem.id, cache.id) for problem, cache in asked], tally
@@ -294,7 +298,7 @@ def test_a_folder_is_known_by_its_last_name_and_asked_the_same_wherever_it_is(
     names = ["checkpoint-20", "./checkpoint-20", str(folder), f"{tmp_path}/here/checkpoint-20"]
     asked = [micro(tmp_path, teacher=name) for name in names]
     assert {one.deliberator.profile.name for one in asked} == {"checkpoint-20"}
-    cache = pairs(1)[0][1]
-    assert all(requests_of(one, cache) == requests_of(asked[0], cache) for one in asked)
+    pair = pairs(1)[0]
+    assert all(requests_of(one, *pair) == requests_of(asked[0], *pair) for one in asked)
     assert len({asked[n].deliberator.profile.model for n in (0, 1, 3)}) == 1
     assert micro(tmp_path).deliberator.profile.name == "micro"

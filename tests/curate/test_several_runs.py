@@ -9,6 +9,8 @@ import pytest
 from runs import STUDENT, build, rows, traces, write_run
 from samples import cache_of
 
+from heavydistill.chat.guard import Inspection
+from heavydistill.chat.student import Student
 from heavydistill.config.run import Problems, RunConfig, dump_config
 from heavydistill.curate.build import EmptyError
 from heavydistill.curate.mixture import PRESETS
@@ -52,12 +54,54 @@ def test_rows_that_a_tool_had_a_part_in_are_refused(tmp_path):
         assert not (tmp_path / "sets").exists()
 
 
-def test_a_run_on_conversations_is_refused(tmp_path):
+BEFORE = [
+    Turn(role="system", text="Be brief."),
+    Turn(role="user", text="What is 6 plus 1?"),
+    Turn(role="assistant", text="It is 7, which I would also write as seven."),
+]
+
+
+def test_rows_of_a_conversation_show_its_turns_and_learn_the_last_one_alone(tmp_path):
+    for name, before in (("plain", []), ("told", BEFORE)):
+        history = turns_as_json(before) if before else ""
+        told = (
+            replace(trace, problem=replace(trace.problem, history_json=history))
+            for trace in traces(12)
+        )
+        write_traces(told, tmp_path / name / "run" / TRACES_FOLDER)
+        build(tmp_path / name / "sets", tmp_path / name / "run", max_tokens=2048)
+    chat = Student("micro-student").chat
+    shown = [{"role": turn.role, "content": turn.text} for turn in BEFORE]
+    for name in ("sft_thinker", "sft_deliberator", "rl"):
+        plain, told = (rows(tmp_path / kind / "sets", name) for kind in ("plain", "told"))
+        assert told and len(told) == len(plain)
+        for row in told:
+            assert row["prompt"][:-1] == shown
+            assert row["prompt_tokens"] == chat.prompt_tokens(row["prompt"])
+            if name != "rl":
+                tokens = Inspection(chat, row).tokens
+                learnt, read = chat.decode(tokens.completion), chat.decode(tokens.prompt)
+                assert row["answer_text"] in learnt and not Inspection(chat, row).faults()
+                assert BEFORE[2].text in read and BEFORE[2].text not in learnt
+    problems = {row["id"] for row in rows(tmp_path / "told" / "sets", "problems")}
+    assert problems.isdisjoint(row["id"] for row in rows(tmp_path / "plain" / "sets", "problems"))
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        Turn(role="assistant", text="7", thinking="6 and 1"),
+        Turn(role="assistant", text="", calls=[ToolCall(id="1", name="python", arguments="{}")]),
+        Turn(role="tool", text="7", result_of="1"),
+    ],
+)
+def test_turns_that_sets_cannot_show_are_refused(tmp_path, turn):
     (trace,) = traces(1)
-    history = turns_as_json([Turn(role="user", text="?"), Turn(role="assistant", text="!")])
-    told = replace(trace, problem=replace(trace.problem, history_json=history))
+    told = replace(trace, problem=replace(trace.problem, history_json=turns_as_json([turn])))
     write_traces([told], tmp_path / "run" / TRACES_FOLDER)
-    with pytest.raises(ConfigError, match=f"problem {trace.problem.id} has turns before its text"):
+    with pytest.raises(
+        ConfigError, match=f"before the text of problem {trace.problem.id} has tool"
+    ):
         build(tmp_path / "sets", tmp_path / "run")
     assert not (tmp_path / "sets").exists()
 

@@ -22,7 +22,7 @@ from heavydistill.report.page.writer import whole
 from heavydistill.run.estimate import estimate
 from heavydistill.run.generate import check, run
 from heavydistill.run.recipe.pipeline import llm_of
-from heavydistill.schema import Trace
+from heavydistill.schema import Problem, Trace
 from heavydistill.store.traces import read_traces
 from heavydistill.verifiers.judge import question
 
@@ -92,7 +92,7 @@ def test_problems_with_one_text_and_other_histories_have_other_samples(told):
 
 def test_a_run_without_a_system_prompt_has_the_identity_that_it_had(tmp_path):
     assert "system" not in config(tmp_path).identity_fields
-    assert config(tmp_path, system="Be brief.").asked["system"] == "Be brief."
+    assert config(tmp_path, system="Be brief.").identity_fields["system"] == "Be brief."
 
 
 def test_a_history_and_a_system_prompt_take_room_from_the_cache(tmp_path):
@@ -163,7 +163,9 @@ def test_the_system_prompt_is_not_a_judges_and_is_a_redeliberations(tmp_path):
         None, {"runs": ["r"], "student": "s", "out": str(tmp_path), "redeliberate": {}}
     )
     again = redeliberation.resolve(builds, config)
-    (first, *_) = redeliberation.requests_of(again, cache())
+    (first, *_) = redeliberation.requests_of(
+        again, Problem(id="p", text="?", reference="", verifier="exact"), cache()
+    )
     assert first.messages == [SYSTEM, {"role": "user", "content": cache().prompt}]
     assert redeliberation.resolve(builds, plain.config).config.system is None
 

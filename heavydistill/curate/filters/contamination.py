@@ -208,11 +208,12 @@ class ContaminationFilter:
 
     def look(self, key: str, problem: Problem) -> tuple[str, str]:
         """Return (label, detail), both empty for a usable problem; call in run order."""
+        texts = [turn.text for turn in problem.history if turn.role == "user"] + [problem.text]
         for benchmark, hits in zip(self._benchmarks, self._hits, strict=True):
-            if reason := benchmark.hit(problem.text):
+            if reason := next(filter(None, map(benchmark.hit, texts)), None):
                 hits[reason] += 1
                 return "contaminated", f"{benchmark.name}: {reason}"
-        if earlier := self._seen.add(key, problem.text, problem.verifier == "procedural"):
+        if earlier := self._seen.add(key, problem.transcript, problem.verifier == "procedural"):
             return "near_duplicate", earlier
         return "", ""
 

@@ -95,7 +95,7 @@ def look_at_deliberation(
     Returns (label: the first fault in ``set_rows.LABELS``, or ``USED``; signs).
     """
     signs = ResponseSignals(
-        uses_attempts=uses_attempts(spoken(deliberation), len(shown), problem.text),
+        uses_attempts=uses_attempts(spoken(deliberation), len(shown), problem.transcript),
         copied=copied(deliberation.answer_text, [attempt.answer_text for attempt in shown]),
         false_claims=sum(each.is_false for each in checked_claims(deliberation, shown)),
     )
@@ -146,7 +146,7 @@ def _out_of_place(
     texts = (generation.reasoning, generation.answer_text)
     if leaks_reference(problem, texts, [spoken(attempt) for attempt in shown]):
         return "leaks_reference"
-    if other_language(problem.text, *texts):
+    if other_language(problem.transcript, *texts):
         return "other_language"
     for name in filters.more:
         own = plugins.get("filter", name)

@@ -124,7 +124,7 @@ class DeliberationRow(Deliberation):
 class Message:
     """A turn of a conversation."""
 
-    role: str  # ``user`` or ``assistant``
+    role: str  # ``user`` or ``assistant``; of the first turn of a prompt, ``system`` too
     content: str  # text of the turn
 
 
@@ -139,7 +139,7 @@ class ThoughtfulMessage(Message):
 class SftRow:
     """A row of ``sft_deliberator`` or ``sft_thinker``."""
 
-    prompt: list[Message]  # one user turn
+    prompt: list[Message]  # user turn, after the turns before it if the problem has any
     completion: list[Message]  # one assistant turn, for the student's template
     reasoning: str  # thinking alone, without surrounding blanks; may be empty
     answer_text: str  # text after the thinking, without surrounding blanks
@@ -166,7 +166,7 @@ class ThoughtfulSftRow(SftRow):
 class RlRow:
     """A prompt for RL; a verifier rewards the answers."""
 
-    prompt: list[Message]  # one user turn that holds a cache
+    prompt: list[Message]  # user turn that holds a cache, after the turns before it
     problem: str  # id of the problem
     text: str  # text of the problem
     reference: str  # reference answer

@@ -59,7 +59,7 @@ class Prompts:
     """The prompts of a training."""
 
     train: Dataset
-    """Rows with ``prompt`` (one user turn) and the fields of a problem. Caches also have
+    """Rows with ``prompt`` (a conversation) and the fields of a problem. Caches also have
     ``cache`` (the id), ``stratum``, ``right``, ``width``, ``success`` (null if unmeasured) and,
     with a ``claims_share``, ``attempts``. Problems have ``domain`` and, if they come from sets,
     ``success``."""
@@ -152,11 +152,11 @@ def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -
         loaded = load_fit(run.problems, run.verify)
         left_out += Counter({UNFIT: len(loaded.unfit)})
         problems = loaded.problems
-        if said := next((each for each in problems if each.history_json), None):
+        if said := next((each for each in problems if not each.is_text_alone), None):
             raise ConfigError(
-                f"{run.problems.source}: problem {said.id} has turns before its text, and a "
-                "training asks each problem in one turn",
-                "Give problems without messages.",
+                f"{run.problems.source}: a turn before the text of problem {said.id} has tool "
+                "calls, a tool's result or thinking, and a training shows text alone",
+                "Give problems whose messages have only roles and contents.",
             )
     return [
         {

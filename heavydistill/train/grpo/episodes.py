@@ -31,11 +31,19 @@ from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts as wordings
 from heavydistill.heavy.episode import Episode, Fields, Rules, SampleAsk, VerdictAsk
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.request import user_turn
+from heavydistill.models.request import Message, conversation
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.thinking import decoded, split_reasoning
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
-from heavydistill.schema import OK, Cache, LeftOutReason, Problem, Trajectory
+from heavydistill.schema import (
+    OK,
+    Cache,
+    LeftOutReason,
+    Problem,
+    Trajectory,
+    Turn,
+    turns_as_json,
+)
 from heavydistill.verifiers.pool import VerdictPool
 
 Failed = Literal["too_few_usable", "too_long"]
@@ -63,7 +71,7 @@ Sample = Callable[[list[list[int]], int], list[PolicyCompletion]]
 class EpisodeRow:
     """One row of an episode: a prompt with its completion, by the thinker or the deliberator."""
 
-    prompt: list[dict[str, str]]
+    prompt: list[Message]
     prompt_ids: list[int]
     completion: PolicyCompletion
     is_learnt: bool = True
@@ -145,13 +153,18 @@ class Episodes:
             for ask in episode.asks()
             if isinstance(ask, SampleAsk)
         ]
-        thinkers = self._answered([ask.prompt for _, ask in asks], "thinker", sample)
+        turns = [conversation(ask.prompt, episode.problem.history) for episode, ask in asks]
+        thinkers = self._answered(turns, "thinker", sample)
         for (episode, ask), row in zip(asks, thinkers, strict=True):
             episode.tell(ask, self._fields(ask, row))
         _judge(playing, verdicts)
         caches = [self._cache(episode) for episode in playing]
-        prompts = [cache.prompt for cache, _ in caches for _ in range(self.d)]
-        finals = self._answered(prompts, "deliberator", sample)
+        turns = [
+            conversation(cache.prompt, episode.problem.history)
+            for episode, (cache, _) in zip(playing, caches, strict=True)
+            for _ in range(self.d)
+        ]
+        finals = self._answered(turns, "deliberator", sample)
         return [
             Rollout(
                 rows=[
@@ -186,8 +199,7 @@ class Episodes:
             pool=pool,
         )
 
-    def _answered(self, prompts: list[str], role: str, sample: Sample) -> list[EpisodeRow]:
-        turns = [user_turn(prompt) for prompt in prompts]
+    def _answered(self, turns: list[list[Message]], role: str, sample: Sample) -> list[EpisodeRow]:
         ids = [self._chat.ids(self._chat.render(turn, opens=True)) for turn in turns]
         written = sample(ids, self.most_tokens[role])
         return [EpisodeRow(*row) for row in zip(turns, ids, written, strict=True)]
@@ -236,13 +248,17 @@ def problem_row(problem: Problem, prompt: str) -> dict[str, Any]:
     """Return a row with a problem and its prompt, for training or evaluation."""
     values = (problem.id, problem.text, problem.reference, problem.verifier, problem.verifier_args)
     columns = dict(zip(PROBLEM_COLUMNS, values, strict=True))
-    return {"prompt": [{"role": "user", "content": prompt}], **columns}
+    return {"prompt": conversation(prompt, problem.history), **columns}
 
 
 def problem_of(row: Mapping[str, Any]) -> Problem:
-    """Return the problem of a row that ``problem_row`` made."""
+    """Return the problem of a row that ``problem_row`` made, with the turns before its prompt."""
     fields = {name: row[name] for name in PROBLEM_COLUMNS[1:]}
-    return Problem(id=row["problem"], domain=row.get("domain") or "", **fields)
+    before = [Turn(role=turn["role"], text=turn["content"]) for turn in row["prompt"][:-1]]
+    history = turns_as_json(before) if before else ""
+    return Problem(
+        id=row["problem"], domain=row.get("domain") or "", history_json=history, **fields
+    )
 
 
 def figures(episodes: Sequence[Rollout]) -> dict[str, float]:

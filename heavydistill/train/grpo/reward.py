@@ -127,6 +127,7 @@ class VerdictReward:
     def __call__(
         self,
         *,
+        prompts: Sequence[Sequence[Mapping[str, str]]],
         completion_ids: Sequence[Sequence[int]],
         log_metric: Callable[[str, float], None],
         log_extra: Callable[[str, list[Any]], None],
@@ -140,8 +141,9 @@ class VerdictReward:
         """
         from accelerate.utils import gather_object
 
-        rows = zip(*(columns[name] for name in PROBLEM_COLUMNS), strict=True)
-        problems = [problem_of(dict(zip(PROBLEM_COLUMNS, row, strict=True))) for row in rows]
+        names = ("prompt", *PROBLEM_COLUMNS)
+        rows = zip(prompts, *(columns[name] for name in PROBLEM_COLUMNS), strict=True)
+        problems = [problem_of(dict(zip(names, row, strict=True))) for row in rows]
         written = [self._written(ids) for ids in completion_ids]
         pairs = zip(problems, written, strict=True)
         rewarded = rewards(self._pool, pairs, self._share, self._judge)
@@ -272,7 +274,7 @@ def _rewarded(
 def _repeats(problem: Problem, verdict: Verdict) -> bool:
     """Return whether the answer copies a part of the problem too long to be a coincidence."""
     answer = "".join((verdict.extracted or "").split())
-    return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.text.split())
+    return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.transcript.split())
 
 
 def with_claims(

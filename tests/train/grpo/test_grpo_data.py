@@ -16,6 +16,7 @@ from trainings import grpo_arguments
 
 from heavydistill.errors import BudgetError, ConfigError, UserError
 from heavydistill.heavy.prompts import load
+from heavydistill.schema import Turn
 from heavydistill.store.sets.folder import RunUsed
 from heavydistill.train.base_model import load_base
 from heavydistill.train.grpo.data import (
@@ -213,13 +214,29 @@ def test_a_run_that_says_what_has_no_effect_is_refused(tmp_path, keys, message):
     assert message in str(raised.value)
 
 
-def test_problems_that_are_the_last_turn_of_a_conversation_are_refused(tmp_path):
-    file = tmp_path / "turns.jsonl"
-    turns = [{"role": role, "content": "1+1?"} for role in ("user", "assistant", "user")]
-    file.write_text(json.dumps({"messages": turns, "answer": "2"}), encoding="utf-8")
-    run = run_file(tmp_path, problems={"source": str(file)})
+def conversation_of(path: Path, *roles: str, **more: str) -> str:
+    turns = [{"role": role, "content": "1+1?", **more} for role in roles]
+    path.write_text(f"{json.dumps({'messages': turns, 'answer': '2'})}\n" * 12, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("keys", [{"mode": "thinker"}, EPISODES])
+def test_prompts_of_conversations_have_their_turns(tmp_path, keys):
+    file = conversation_of(tmp_path / "turns.jsonl", "system", "user", "assistant", "user")
+    run = run_file(tmp_path, think={"k": 2}, problems={"source": file})
+    train = found(None, tmp_path, run=run, **keys).train
+    *before, last = train[0]["prompt"]
+    assert [turn["role"] for turn in before] == ["system", "user", "assistant"]
+    assert problem_of(train[0]).history == [Turn(role=turn["role"], text="1+1?") for turn in before]
+    assert last["role"] == "user" and "1+1?" in last["content"]
+
+
+def test_turns_that_a_training_cannot_show_are_refused(tmp_path):
+    roles = ("user", "assistant", "user")
+    file = conversation_of(tmp_path / "turns.jsonl", *roles, reasoning_content="1 and 1")
+    run = run_file(tmp_path, think={"k": 2}, problems={"source": file})
     message = refused(None, tmp_path, mode="thinker", run=run)
-    assert "problem turns:1 has turns before its text" in message
+    assert "a turn before the text of problem turns:1 has tool calls" in message
 
 
 def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path):

@@ -17,6 +17,7 @@ from students import MICRO, tokenizer_with
 from heavydistill.chat.template import Chat
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Claim, Problem
+from heavydistill.train.grpo.episodes import problem_row
 from heavydistill.train.grpo.reward import (
     METRICS,
     Reward,
@@ -71,7 +72,7 @@ class Told:
     ) -> list[float | None]:
         tokenizer = reward._chat.tokenizer
         return reward(
-            prompts=[[]] * len(texts),
+            prompts=[[{"role": "user", "content": problem.text}]] * len(texts),
             completions=[[{"role": "assistant", "content": "TRL's decoding is not read"}]],
             completion_ids=[tokenizer(text)["input_ids"] for text in texts],
             log_metric=self.metrics.__setitem__,
@@ -117,7 +118,7 @@ def test_held_out_responses_are_judged_as_rewarded_ones_are(pool, chat):
         HONEST_RIGHT.removesuffix("<|im_end|>"),
         hidden("It is 42."),
     ]
-    rows = [{name: values[0] for name, values in columns(SUM, 1).items()}] * len(texts)
+    rows = [problem_row(SUM, SUM.text)] * len(texts)
     ids = [chat.tokenizer(text)["input_ids"] for text in texts]
     judged = VerdictReward(pool, chat).judge(rows, ids)
     assert [(one.is_right, one.kind) for one in judged] == [
