@@ -238,10 +238,10 @@ def test_a_largest_output_that_is_not_named_or_not_taken_is_not_guessed(said):
     assert by_check["maximum output"].result == "failure"
 
 
-@pytest.mark.parametrize(("tokens", "obeyed"), [(16_384, 16_384), (131_072, None)])
-def test_a_small_context_that_the_server_lists_is_obeyed(tokens, apply_capabilities):
+@pytest.mark.parametrize(("tokens", "context"), [(16_384, 16_384), (131_072, None)])
+def test_a_small_context_that_the_server_lists_is_obeyed(tokens, context):
     seen = visit(habits(listed={"max_model_len": tokens}))[0]
-    assert seen.capabilities.context == apply_capabilities
+    assert seen.capabilities.context == context
 
 
 @pytest.mark.parametrize(
