@@ -31,8 +31,8 @@ _FIGURES = (
 def evals_of(run: Path) -> dict[str, str]:
     """Return the two files, by path, from the run's verified problems: at most 20, hardest first.
 
-    A problem is verified if a response was judged correct by a verifier that compares with a
-    reference. Hardest: the fewest of its attempts were correct.
+    A problem is verified if it has one turn, and a response was judged correct by a verifier that
+    compares with a reference. Hardest: the fewest of its attempts were correct.
 
     Raises:
         ConfigError: The folder holds no finished run, or no problem of it is verified.
