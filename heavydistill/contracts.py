@@ -38,8 +38,10 @@ def pytest_generate_tests(metafunc: Any) -> None:
     """Run each test on all plug-ins of its kind."""
     plugins.load_installed()
     for kind in plugins.TAKES.keys() & {*metafunc.fixturenames}:
-        found = [each for each in plugins.loaded.values() if each.kind == kind]
-        metafunc.parametrize(kind, found, ids=[f"{each.name} of {each.place}" for each in found])
+        registered = [each for each in plugins.loaded.values() if each.kind == kind]
+        metafunc.parametrize(
+            kind, registered, ids=[f"{each.name} of {each.place}" for each in registered]
+        )
 
 
 def test_every_package_can_be_used() -> None:

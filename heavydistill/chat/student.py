@@ -202,8 +202,8 @@ def generation_settings(name: str) -> dict[str, Any]:
 
 def stops_of(name: str) -> frozenset[int]:
     """Return the ids of the tokens that end generation in a model's ``generation_config.json``."""
-    found = generation_settings(name).get("eos_token_id")
-    return frozenset(found if isinstance(found, list) else [found]) - {None}
+    eos = generation_settings(name).get("eos_token_id")
+    return frozenset(eos if isinstance(eos, list) else [eos]) - {None}
 
 
 def fit(
@@ -221,9 +221,9 @@ def fit(
     dated = _with_fixed_date(given)
     chat = Chat(tokenizer, stops, dated)
     note = (f"the date in its prompts is always {DATE}",) if dated != given else ()
-    for found in _candidates(chat):
-        if not _faults(found):
-            return replace(found, mended=note + found.mended)
+    for candidate in _candidates(chat):
+        if not _faults(candidate):
+            return replace(candidate, mended=note + candidate.mended)
     lost = "; ".join(
         f"{form}: {_faults(FittedTemplate(chat, form, ()))[0].detail}" for form in FORMS
     )

@@ -149,8 +149,8 @@ class Chat:
 
     def control_token(self, text: str) -> str | None:
         """Return the first control token that the tokenizer finds in a text; None if none."""
-        found = self._control.search(text) if self._control else None
-        return found[0] if found else None
+        match = self._control.search(text) if self._control else None
+        return match[0] if match else None
 
     def prompt_tokens(self, prompt: Messages) -> int:
         """Return the number of tokens of a prompt, with template and generation prompt."""

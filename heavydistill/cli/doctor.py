@@ -99,15 +99,15 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     out = Path(config.out or "runs/next")
     folders = [out.parent, Path(config.journal or out.parent / "journal")]
     files = [file for name in models if (file := registry.profile_file(name))]
-    found = machine.look(endpoint, folders, files)
+    examined = machine.look(endpoint, folders, files)
     try:
         config = resolve(config, contact).config
-        found.append(_tokenizer(models[roles[1]], config.endpoint))
+        examined.append(_tokenizer(models[roles[1]], config.endpoint))
         if number:
-            found.append(Finding("problems", "ok", f"{number:,} from {config.problems.source}"))
+            examined.append(Finding("problems", "ok", f"{number:,} from {config.problems.source}"))
     except UserError as error:
-        found.append(Finding("configuration", "failure", error.what, error.fix))
-    yield "This machine, and the configuration", found, ""
+        examined.append(Finding("configuration", "failure", error.what, error.fix))
+    yield "This machine, and the configuration", examined, ""
     for name, profile in models.items():
         context = capabilities.context_of(profile, endpoint, endpoint)
         patient = _patient(name, profile, config, context)

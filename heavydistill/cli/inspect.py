@@ -110,8 +110,8 @@ def print_figures(folder: Path, console: Console) -> None:
     controlled = read_controlled(controls) if controls.is_file() else None
     if controlled:
         print_headline(controlled, console)
-    if changed.is_file() and (found := read_comparison(changed)).before:
-        comparison.print_comparison(found, console, full=True)
+    if changed.is_file() and (compared := read_comparison(changed)).before:
+        comparison.print_comparison(compared, console, full=True)
     elif (crossed := folder / CROSSING).is_file():
         comparison.print_crossing(read_crossing(crossed), console)
     else:
@@ -177,11 +177,11 @@ def _look(run: Path) -> _Seen | None:
 
     latest = time.monotonic() + _PATIENCE_S
     while True:
-        found, is_alive = running(run), Workplace(run).is_claimed
-        if found and not is_alive:
-            found = running(run)  # the run has ended meanwhile, unless it was killed
-        if found:
-            return *found, is_alive
+        latest_status, is_alive = running(run), Workplace(run).is_claimed
+        if latest_status and not is_alive:
+            latest_status = running(run)  # the run has ended meanwhile, unless it was killed
+        if latest_status:
+            return *latest_status, is_alive
         if not is_alive:
             return None
         if time.monotonic() > latest:

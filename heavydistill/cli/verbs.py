@@ -71,11 +71,11 @@ class Verb(TyperCommand):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
         """Return flags that begin so, including those of ``more_help`` and --help-all."""
-        found = super().shell_complete(ctx, incomplete)
+        completions = super().shell_complete(ctx, incomplete)
         groups: Rows = getattr(self.callback, "more_help", dict)()
         labels = ["--help-all", *(label for rows in groups.values() for label, _ in rows)]
         more = (label.split()[0] for label in labels if label.startswith("--"))
-        return found + [CompletionItem(flag) for flag in more if flag.startswith(incomplete)]
+        return completions + [CompletionItem(flag) for flag in more if flag.startswith(incomplete)]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         shown = [each for each in self.params if each.required or _is_argument(each)]

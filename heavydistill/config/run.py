@@ -324,9 +324,9 @@ class RunConfig(Section):
     def most_tokens(self) -> int | None:
         """Return the budget in tokens (prompts and responses); None if it is in dollars, or
         unset."""
-        found = re.fullmatch(_BUDGET, self.budget or "")
-        unit = _TOKENS.get(found[2].lower()) if found else None
-        return round(float(found[1]) * unit) if found and unit else None
+        match = re.fullmatch(_BUDGET, self.budget or "")
+        unit = _TOKENS.get(match[2].lower()) if match else None
+        return round(float(match[1]) * unit) if match and unit else None
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> RunConfig:
@@ -428,8 +428,8 @@ def refuse_code_of_saved(file: Path, config: RunConfig, fix: str) -> None:
 
 def parse_assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
     """Split ``key.path=value``, the value of a flag, into (key, value); the value is YAML."""
-    key, found, value = text.partition("=")
-    if not found or not key:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
         raise ConfigError(f"{flag} {text!r} is not KEY=VALUE", f"Write {flag} KEY=VALUE.")
     try:
         return key.strip(), parse_yaml(value)

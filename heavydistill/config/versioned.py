@@ -50,10 +50,10 @@ def read_versioned(
         raise ConfigError(
             f"{path.parent} holds no {what}: {path.name} cannot be read", missing
         ) from error
-    found = tree.get("format") if isinstance(tree, dict) else None
-    if found != form:
+    format_number = tree.get("format") if isinstance(tree, dict) else None
+    if format_number != form:
         raise ConfigError(
-            f"{path} has the format {found!r}, but this heavydistill reads {form!r}", other
+            f"{path} has the format {format_number!r}, but this heavydistill reads {form!r}", other
         )
     try:
         return TypeAdapter(kind).validate_python(tree)

@@ -201,10 +201,10 @@ def parse(
     try:
         return section.model_validate(tree, context={"is_of_today": True})
     except ValidationError as error:
-        found = error.errors()
+        validation = error.errors()
     root = _composed(where) if isinstance(where, Path) else None
     faults = []
-    for fault in found:
+    for fault in validation:
         is_given = ".".join(map(str, fault["loc"])) in given
         line = 0 if is_given else _line(root, fault["loc"])
         faults.append((line, *_explained(section, fault)))

@@ -134,9 +134,9 @@ def _require_problems(build: BuildState) -> None:
     """Raise an error if every problem is in a benchmark, before anything is requested."""
     problems = build.problems.values()
     if problems and all(problem.label == "contaminated" for problem in problems):
-        found = Counter(problem.detail.partition(":")[0] for problem in problems)
+        counts = Counter(problem.detail.partition(":")[0] for problem in problems)
         all_of = f"All {len(problems):,} problems occur" if len(problems) > 1 else "The problem is"
-        raise ConfigError(f"{all_of} in {' and '.join(found)}", OTHER_PROBLEMS)
+        raise ConfigError(f"{all_of} in {' and '.join(counts)}", OTHER_PROBLEMS)
 
 
 class EmptyError(ConfigError):

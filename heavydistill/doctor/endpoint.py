@@ -291,8 +291,8 @@ class Examination:
         answer = self._send(_YES, wanted, {})
         if not answer.refusal:
             return Finding("maximum output", "ok", f"takes {wanted:,} tokens, as the run asks")
-        if found := _CONTEXT_SAID.search(answer.refusal):
-            context = _number(found[1])
+        if match := _CONTEXT_SAID.search(answer.refusal):
+            context = _number(match[1])
             if 256 <= context < self._patient.context.tokens:
                 self._seen["context"] = context
                 text = f"{wanted:,} tokens do not fit its context of {context:,}, which the run"

@@ -113,9 +113,9 @@ class _Garbler:
         else:
             finals = [answer, *map(final_box, texts)]
             wordy = [each for each in finals if len(each) <= _LONGEST_ANSWER]
-            found = {w for each in wordy if not re.search(r"\d", each) for w in _words(each)}
-            self._right_words |= {word.lower() for word in found}  # "y + x" would equal "x + y"
-            patterns["word"] = _any_of(found)
+            words = {w for each in wordy if not re.search(r"\d", each) for w in _words(each)}
+            self._right_words |= {word.lower() for word in words}  # "y + x" would equal "x + y"
+            patterns["word"] = _any_of(words)
         either = "|".join(f"(?P<{kind}>{each})" for kind, each in patterns.items() if each)
         self.garbled = [re.sub(either, self._replaced, text) for text in texts]
 

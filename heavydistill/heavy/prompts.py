@@ -76,10 +76,10 @@ def of_version(version: str, *own: OwnPrompts) -> Prompt | None:
     role, domain, language = version.partition("@")[0].split(".")
     if role not in get_args(Role):
         return None
-    found = [_own(role, text, language) for each in own for text in each.texts(role)]
+    candidates = [_own(role, text, language) for each in own for text in each.texts(role)]
     with contextlib.suppress(ConfigError):
-        found.append(_ours(role, domain, language))
-    return next((prompt for prompt in found if prompt.version == version), None)
+        candidates.append(_ours(role, domain, language))
+    return next((prompt for prompt in candidates if prompt.version == version), None)
 
 
 def load(role: Role, domain: str, language: str, own: OwnPrompts = NO_PROMPTS) -> Prompt:

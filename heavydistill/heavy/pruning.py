@@ -294,8 +294,8 @@ def _last_occurrence(text: str, extracted: str) -> _Span | None:
 
 def control_token_in(text: str) -> str:
     """Return the first control token of common model families in a text; empty if there is none."""
-    found = _control_pattern(()).search(text)
-    return found.group() if found else ""
+    match = _control_pattern(()).search(text)
+    return match.group() if match else ""
 
 
 @cache

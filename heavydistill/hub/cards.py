@@ -60,8 +60,8 @@ def render(template_name: str, folder: Path, **values: Any) -> str:
 
 def languages(manifests: Iterable[Manifest | RunTraces]) -> list[str]:
     """Return the language codes of the prompts, sorted."""
-    found = {name.partition("@")[0].rpartition(".")[2] for name in versions(manifests, "prompts")}
-    return sorted(found & set(typing.get_args(Language)))
+    codes = {name.partition("@")[0].rpartition(".")[2] for name in versions(manifests, "prompts")}
+    return sorted(codes & set(typing.get_args(Language)))
 
 
 def versions(manifests: Iterable[Manifest | RunTraces], kind: str) -> list[str]:

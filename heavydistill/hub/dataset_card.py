@@ -147,8 +147,8 @@ def _headline(run: RunUsed, asked: str) -> tuple[str, str] | None:
     ``asked`` has the models that the build asked for deliberations, which are no part of the run.
     """
     keys = ("vote_at_k", "heavy_mean_at_d", "heavy_minus_vote")
-    found = [Interval(**value) if (value := run.summary.get(key)) else None for key in keys]
-    vote, heavy, added = found
+    intervals = [Interval(**value) if (value := run.summary.get(key)) else None for key in keys]
+    vote, heavy, added = intervals
     if not vote:
         return None
     shown, support = claim(run.summary["problems"], run.summary["k"], vote, heavy, added)

@@ -198,16 +198,19 @@ def _of_run(folder: Path, into: Path, options: PublishOptions) -> tuple[Files, s
 
     The terms are checked with the authors that the rows name.
     """
-    found, rows = prepare(folder, into)
-    check_terms(authors_of(found, options.profiles), options)
-    files: Files = {CARD: traces_card(found, folder, options).encode(), SUMMARY: folder / SUMMARY}
-    config = found.runs[0].config
+    run_traces, rows = prepare(folder, into)
+    check_terms(authors_of(run_traces, options.profiles), options)
+    files: Files = {
+        CARD: traces_card(run_traces, folder, options).encode(),
+        SUMMARY: folder / SUMMARY,
+    }
+    config = run_traces.runs[0].config
     if config:
         files[_CONFIGURATION] = f"{json.dumps(config, indent=2, ensure_ascii=False)}\n".encode()
     files[rows.relative_to(into).as_posix()] = rows
     fix = "leave out the problem that contains it and generate the traces again"
     refuse_secrets(files, known_secrets(config), fix, options.allow_key_shapes)
-    return files, f"Traces of heavydistill {found.heavydistill}".rstrip()
+    return files, f"Traces of heavydistill {run_traces.heavydistill}".rstrip()
 
 
 def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:

@@ -53,8 +53,8 @@ def prepare(run: Path, folder: Path) -> tuple[RunTraces, Path]:
     (source,) = open_sources([str(run)])
     config = portable_config(source.config) if source.config else {}
     used = RunUsed(name=source.name, traces=source.size, config=config, summary=source.summary)
-    found = RunTraces(heavydistill=str(source.summary.get("heavydistill", "")), runs=[used])
-    return found, write_traces(_noted(source.traces(), found), folder / TRACES_FOLDER)
+    prepared = RunTraces(heavydistill=str(source.summary.get("heavydistill", "")), runs=[used])
+    return prepared, write_traces(_noted(source.traces(), prepared), folder / TRACES_FOLDER)
 
 
 def _noted(traces: Iterable[Trace], found: RunTraces) -> Iterator[Trace]:

@@ -66,9 +66,9 @@ def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
     for tree in trees:
         leaves = (value for key, value in _leaves(tree) if key == _KEY_FIELD)
         names.update(value for value in leaves if isinstance(value, str))
-    found = {name: os.environ.get(name, "").strip() for name in sorted(names)}
-    found["the token for the Hub"] = (get_token() or "").strip()
-    return {name: value for name, value in found.items() if len(value) >= _FEWEST_CHARACTERS}
+    secrets = {name: os.environ.get(name, "").strip() for name in sorted(names)}
+    secrets["the token for the Hub"] = (get_token() or "").strip()
+    return {name: value for name, value in secrets.items() if len(value) >= _FEWEST_CHARACTERS}
 
 
 def refuse_secrets(
@@ -93,15 +93,15 @@ def refuse_secrets(
     patterns = known if allow_shapes else known | _SHAPES
     for name, source in files.items():
         is_rows = isinstance(source, Path) and source.suffix == ".parquet"
-        for found, place in (_in_rows if is_rows else _in_text)(source, patterns):
+        for kind, place in (_in_rows if is_rows else _in_text)(source, patterns):
             revoke = "Revoke that key if others may have seen it."
-            if found in known:
+            if kind in known:
                 raise PublishError(
-                    f"The value of {found} is in {name}, {place}; nothing was sent",
+                    f"The value of {kind} is in {name}, {place}; nothing was sent",
                     f"{revoke} Remove it from the Notes of the card, or {remedy}.",
                 )
             raise PublishError(
-                f"A text that looks like {found} is in {name}, {place}; nothing was sent",
+                f"A text that looks like {kind} is in {name}, {place}; nothing was sent",
                 f"If it is a key, tell its owner to revoke it, and {remedy}. If it is none, add "
                 "--allow-key-shapes.",
             )

@@ -90,12 +90,12 @@ def _authors(wrote: Iterable[tuple[str, str]], known: Mapping[str, ProfileFile])
     roles: dict[str, set[str]] = {}
     for role, name in wrote:
         roles.setdefault(name, set()).add(role)
-    found = []
+    authors = []
     for name in sorted(roles):
         profile = known.get(name)
         licence, terms = (profile.licence, profile.terms) if profile else ("", Terms())
-        found.append(Author(name, tuple(sorted(roles[name])), licence, terms))
-    return found
+        authors.append(Author(name, tuple(sorted(roles[name])), licence, terms))
+    return authors
 
 
 def check_terms(authors: Sequence[Author], options: PublishOptions) -> None:

@@ -296,11 +296,11 @@ def compare_sides(after: Side, before: Side | None, versions: dict[str, str]) ->
     def changes(problems: Sequence[str]) -> dict[str, Any]:
         """Compute the fields of ``Changes`` for these problems."""
         values = [[values_of(rows[id], last, k, d) for id in problems] for rows, last in runs]
-        found = {
+        differences = {
             name: _change(*([each[name] for each in of_run] for of_run in values))
             for name in values[0][0]
         }
-        return {"problems": len(problems), **dict.fromkeys(NAMES), **found}
+        return {"problems": len(problems), **dict.fromkeys(NAMES), **differences}
 
     def by(grouping: str) -> dict[str, Changes]:
         groups = grouped(after.tally.rows, grouping)

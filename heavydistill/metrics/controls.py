@@ -348,15 +348,17 @@ def _read(
 def _differences(
     heavy: _Answers, others: Mapping[str, _Answers], alone: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    differences: dict[str, dict[str, float]] = {}
     for name in NAMES:
         run = alone[0] if name == ALONE and alone else name
         if run in others and name != TRANSPLANT:
-            found[name] = heavy.minus(others[run])
+            differences[name] = heavy.minus(others[run])
     if TRANSPLANT in others:
         for problem, lost in heavy.minus(others[TRANSPLANT]).items():
-            found.setdefault(FALLS if problem in heavy.shows_right else RISES, {})[problem] = -lost
-    return found
+            differences.setdefault(FALLS if problem in heavy.shows_right else RISES, {})[
+                problem
+            ] = -lost
+    return differences
 
 
 def _control(

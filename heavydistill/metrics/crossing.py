@@ -76,12 +76,12 @@ class Crossing:
     @property
     def samples(self) -> dict[str, GenerationCounts]:
         """Counts of the samples of each row and cell, if known."""
-        found = {f"trajectories of {thinker.name}": thinker.samples for thinker in self.thinkers}
-        found |= {
+        samples = {f"trajectories of {thinker.name}": thinker.samples for thinker in self.thinkers}
+        samples |= {
             f"deliberations of {cell.deliberator} on {cell.thinker}": cell.samples
             for cell in self.cells
         }
-        return {name: counts for name, counts in found.items() if counts}
+        return {name: counts for name, counts in samples.items() if counts}
 
 
 def cross(

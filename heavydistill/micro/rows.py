@@ -102,17 +102,17 @@ def deliberator_row(
     problem: MicroProblem, attempts: Sequence[Worked], slip_rate: float, rng: random.Random
 ) -> MicroRow:
     """A training row of the deliberator, on a cache of these attempts."""
-    found = solve(problem.task, rng, slip_rate, attempts)
-    return _deliberation(problem, found, list(map(answer_of, attempts)))
+    worked = solve(problem.task, rng, slip_rate, attempts)
+    return _deliberation(problem, worked, list(map(answer_of, attempts)))
 
 
 def garbled_row(
     problem: MicroProblem, attempts: Sequence[Worked], slip_rate: float, rng: random.Random
 ) -> MicroRow:
     """A row on attempts whose numbers are all replaced: the deliberator is on its own."""
-    found = solve(problem.task, rng, slip_rate)
+    worked = solve(problem.task, rng, slip_rate)
     garbled = garble_attempts(list(map(answer_of, attempts)), str(rng.random()))
-    return _deliberation(problem, found, garbled)
+    return _deliberation(problem, worked, garbled)
 
 
 def restating_row(

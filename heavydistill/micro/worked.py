@@ -73,8 +73,8 @@ class Worked:
 def read_task(family: str, metadata: dict[str, Any]) -> MicroTask:
     """The task of a problem of one of ``FAMILIES``, by reasoning-gym's metadata."""
     if family != "leg_counting":
-        found = re.findall(r"([+-]?)\s*([\d.]+)", metadata["expression"])
-        return MicroTask((), tuple(Decimal(sign + number) for sign, number in found))
+        terms = re.findall(r"([+-]?)\s*([\d.]+)", metadata["expression"])
+        return MicroTask((), tuple(Decimal(sign + number) for sign, number in terms))
     from reasoning_gym.arithmetic.leg_counting import ANIMALS
 
     return MicroTask(

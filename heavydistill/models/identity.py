@@ -81,13 +81,13 @@ def identified(
     def of(*models: ResolvedModel | None) -> tuple[dict[str, Any], dict[str, Evidence]]:
         """Return the changes of the models' endpoint, and what each is recognised by."""
         served = {model.profile.model: model for model in models if model and not model.is_local}
-        found = {
+        by_name = {
             name: _find(model, Path(run.config.journal or ""), contact, server, saves)
             for name, model in served.items()
             if not _is_known_by_name(model.profile, model.endpoint)
         }
-        numbers = {name: known.id for name, known in found.items()}
-        evidence = {name: known.evidence for name, known in found.items()}
+        numbers = {name: known.id for name, known in by_name.items()}
+        evidence = {name: known.evidence for name, known in by_name.items()}
         return {"identities": numbers, "fresh": False}, evidence
 
     def seen(

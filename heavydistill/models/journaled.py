@@ -50,19 +50,19 @@ class JournaledEngine:
         keys = [key(self._model, self.revision, request) for request in requests]
         if self._replay:
             return [self._journal.last(wanted) or _MISSING for wanted in keys]
-        found: dict[str, Response | Future[Response]] = {}
+        responses: dict[str, Response | Future[Response]] = {}
         mine: dict[str, Request] = {}
         with self._lock:
             for wanted, request in zip(keys, requests, strict=True):
-                if wanted in found:
+                if wanted in responses:
                     continue
                 known = self._in_flight.get(wanted) or self._journal.get(wanted)
                 if known is None:
                     known = self._in_flight[wanted] = Future()
                     mine[wanted] = request
-                found[wanted] = known
+                responses[wanted] = known
         self._ask(mine, keep)
-        answers = (found[wanted] for wanted in keys)
+        answers = (responses[wanted] for wanted in keys)
         return [one.result() if isinstance(one, Future) else one for one in answers]
 
     @property

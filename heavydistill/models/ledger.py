@@ -183,12 +183,12 @@ def adopt(config: RunConfig) -> None:
     Raises:
         ConfigError: The file cannot be renamed.
     """
-    account, found = account_of(config), found_account(config)
-    if found != account:
+    account, existing = account_of(config), found_account(config)
+    if existing != account:
         try:
-            shutil.move(found, account)
+            shutil.move(existing, account)
         except OSError as error:
-            raise _unusable(found, error) from error
+            raise _unusable(existing, error) from error
 
 
 @contextlib.contextmanager

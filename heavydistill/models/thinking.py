@@ -59,11 +59,11 @@ def split_reasoning(text: str, tags: Tags | None) -> tuple[str, str]:
 
 def _split(text: str, tags: Tags) -> tuple[str, str]:
     opening, closing = tags
-    thinking, found, answer = text.rpartition(closing)
-    if found:
+    thinking, tag, answer = text.rpartition(closing)
+    if tag:
         return thinking.replace(opening, "", 1).strip(), answer.strip()
-    before, found, thinking = text.partition(opening)
-    if found:
+    before, tag, thinking = text.partition(opening)
+    if tag:
         return f"{before}{thinking}".strip(), ""
     return "", text
 

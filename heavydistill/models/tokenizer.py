@@ -194,11 +194,11 @@ class ServerTokenizer:
                 break
             share = (tokens - fits_tokens) / (over_tokens - fits_tokens)
             guess = min(over - 1, max(fits + 1, fits + int((over - fits) * share)))
-            found = self.count(cut(guess))
-            if found <= tokens:
-                fits, fits_tokens = guess, found
+            counted = self.count(cut(guess))
+            if counted <= tokens:
+                fits, fits_tokens = guess, counted
             else:
-                over, over_tokens = guess, found
+                over, over_tokens = guess, counted
         return cut(fits)
 
     def _count(self, text: str) -> tuple[int, bool]:
@@ -211,9 +211,9 @@ class ServerTokenizer:
         if known is None:
             known = Response(finish_reason="error", failure="server", error="Estimated.")
             if self._is_asked:
-                found = self._ask(text)
-                if isinstance(found, int):
-                    known = Response(finish_reason="stop", prompt_tokens=found)
+                count = self._ask(text)
+                if isinstance(count, int):
+                    known = Response(finish_reason="stop", prompt_tokens=count)
                 else:
                     self._is_asked = False
                     _log.warning(
@@ -221,7 +221,7 @@ class ServerTokenizer:
                         "caches are estimated from now on, one per UTF-8 byte, so caches may be "
                         "cut shorter than necessary. Give --tokenizer FOLDER (or a Hub id).",
                         self._model,
-                        found,
+                        count,
                     )
             # Estimates are not kept, because a replay estimates the same.
             if self._journal and self._has_counted:

@@ -113,8 +113,8 @@ def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
         _refuse_two_texts(table)
     other = "text" if is_conversation else "messages"
     fields = [field for field in FIELDS if field != other]
-    found = {field: mapped.get(field) or _own_column(field, there, where) for field in fields}
-    return {field: column for field, column in found.items() if column is not None}
+    columns = {field: mapped.get(field) or _own_column(field, there, where) for field in fields}
+    return {field: column for field, column in columns.items() if column is not None}
 
 
 def _refuse_two_texts(table: Table) -> None:

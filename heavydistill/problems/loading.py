@@ -187,14 +187,14 @@ def _check_references(
 
     sample = list(problems)[:: len(problems) // _FIRST_CHECKED or 1]
     others = [number for number in problems if number not in set(sample)]
-    found: dict[int, str | None] = {}
+    faults: dict[int, str | None] = {}
     with VerdictPool(verify) as pool:
         for numbers in (sample, others):
             checked = pool.check_references([problems[number] for number in numbers], count)
-            found |= dict(zip(numbers, checked, strict=True))
+            faults |= dict(zip(numbers, checked, strict=True))
             if all(checked) and common_label(problems[number].reference for number in numbers):
                 break
-    return found
+    return faults
 
 
 def refusal(
@@ -213,8 +213,8 @@ def refusal(
         return ProblemsError(faults[0].what, fix, flags)
     places: dict[str, list[str]] = {}
     for fault in faults:
-        found = _PLACE.fullmatch(fault.what)
-        places.setdefault(found[2] if found else fault.what, []).append(found[1] if found else "")
+        match = _PLACE.fullmatch(fault.what)
+        places.setdefault(match[2] if match else fault.what, []).append(match[1] if match else "")
     shown = itertools.islice(places.items(), MOST_LISTED)
     lines = [": ".join(filter(None, [_few(there), what])) for what, there in shown]
     lines += [f"and {more:,} more"] if (more := len(places) - MOST_LISTED) > 0 else []

@@ -97,8 +97,8 @@ def _unknown(source: str) -> ProblemsError:
             near = f"Did you mean {files[0]}? "
     elif path.suffix in _PACKED_SUFFIXES:
         return ProblemsError(f"{source} is compressed", "Unpack it, and give the unpacked file.")
-    elif found := [file for kind in _KINDS if (file := path.with_suffix(kind)).is_file()]:
-        near = f"Did you mean {found[0]}? "
+    elif siblings := [file for kind in _KINDS if (file := path.with_suffix(kind)).is_file()]:
+        near = f"Did you mean {siblings[0]}? "
     elif is_hub_id(source) and "/" in source and not path.exists():
         near = f"Did you mean hub:{source}? "
     return ProblemsError(

@@ -80,8 +80,8 @@ def print_comparison(comparison: Comparison, console: Console, *, full: bool = F
     title, support = headline(comparison)
     say(title, console, "bold")
     print_lines([support, *_result_lines(comparison)], console)
-    for word, found in _readings(comparison).items():
-        each = (f"{name} {bracketed(value, signed=True)}" for name, value in found.items())
+    for word, readings in _readings(comparison).items():
+        each = (f"{name} {bracketed(value, signed=True)}" for name, value in readings.items())
         say(f"{word}: {', '.join(each)}", console, _READING_STYLES.get(word, ""))
     if full:
         print_lines(_sampling(comparison), console, gap=True)
@@ -142,7 +142,7 @@ def as_markdown(comparison: Comparison) -> str:
     shown = list(grids(comparison, NAMES))
     sentences = [
         *few_note(shown),
-        *(f"{word}: {', '.join(found)}." for word, found in _readings(comparison).items()),
+        *(f"{word}: {', '.join(readings)}." for word, readings in _readings(comparison).items()),
         *(f"{line}." for line in _token_lines(comparison)),
         *unanswered_lines(comparison),
     ]
@@ -184,7 +184,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         Line(each.key, [json.dumps(v, ensure_ascii=False) for v in (each.before, each.after)])
         for each in comparison.asked_differently
     ]
-    found = [
+    made = [
         _provenance(runs, titles),
         Grid(["Asked differently", *titles], asked),
         metrics(comparison),
@@ -197,7 +197,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         _minus_controls(comparison, titles),
         samples(comparison),
     ]
-    yield from (grid for grid in found if grid.lines)
+    yield from (grid for grid in made if grid.lines)
 
 
 def metrics(comparison: Comparison) -> Grid:
@@ -391,7 +391,7 @@ def _readings(comparison: Comparison) -> dict[str, dict[str, Interval]]:
         if change.difference:
             word = reading(change.difference).capitalize() or _NO_DIFFERENCE
             readings[word][name] = change.difference
-    return {word: found for word, found in readings.items() if found}
+    return {word: sentences for word, sentences in readings.items() if sentences}
 
 
 def _token_lines(comparison: Comparison) -> Iterator[str]:

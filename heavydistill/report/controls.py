@@ -55,9 +55,9 @@ def print_controlled(controlled: ControlReport, console: Console) -> None:
 
 def print_headline(controlled: ControlReport, console: Console) -> None:
     """Print what deliberation adds over the vote, and what remains without the attempts' values."""
-    if found := headline(controlled):
-        say(found[0], console, "bold")
-        print_lines([found[1]], console)
+    if sentence := headline(controlled):
+        say(sentence[0], console, "bold")
+        print_lines([sentence[1]], console)
 
 
 def headline(controlled: ControlReport) -> tuple[str, str] | None:

@@ -170,9 +170,9 @@ def claims_line(summary: Summary) -> Iterator[str]:
 def lost_samples(summary: Summary) -> str:
     """Format, for each stage, how many samples cannot be judged or used, by kind; empty if none."""
     return "; ".join(
-        f"{found} of {counts.total:,} {stage}"
+        f"{reasons} of {counts.total:,} {stage}"
         for stage, counts in summary.samples.items()
-        if (found := listed({name: getattr(counts, name) for name in COLUMNS}))
+        if (reasons := listed({name: getattr(counts, name) for name in COLUMNS}))
     )
 
 
@@ -407,8 +407,8 @@ def failed_requests(summary: Summary) -> Iterator[str]:
     if kinds := sum(failures, Counter[str]()):
         yield f"Failed requests: {listed(dict(kinds.most_common()))}"
     if kinds["answer_in_thinking"]:
-        found = counted(kinds["answer_in_thinking"], "response")
-        yield f"In {found} {PARSER_AT_FAULT}. {PARSER_FIX}"
+        responses = counted(kinds["answer_in_thinking"], "response")
+        yield f"In {responses} {PARSER_AT_FAULT}. {PARSER_FIX}"
     for stage, counts in summary.samples.items():
         if ends := counts.unknown_finish_reasons:
             yield (

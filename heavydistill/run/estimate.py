@@ -279,12 +279,12 @@ def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, M
     asked = {
         stage: (model.profile.model, model.sampling.model_dump()) for stage, model in models.items()
     }
-    found: dict[str, list[Record]] = {stage: [] for stage in models}
+    by_stage: dict[str, list[Record]] = {stage: [] for stage in models}
     for record in islice(journal.answers(shuffled=True), _RECORDS_READ):
         stage = str(record.asked.get("stage"))
         if asked.get(stage) == (record.model, record.asked.get("sampling")):
-            found[stage].append(record)
-        if all(len(records) >= _RECORDS_PER_STAGE for records in found.values()):
+            by_stage[stage].append(record)
+        if all(len(records) >= _RECORDS_PER_STAGE for records in by_stage.values()):
             break
 
     def mean(counts: list[int]) -> float | None:
@@ -292,7 +292,7 @@ def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, M
         return sum(known) / len(known) if known else None
 
     means = {}
-    for stage, records in found.items():
+    for stage, records in by_stage.items():
         if responses := [record.response for record in records[:_RECORDS_PER_STAGE]]:
             means[stage] = Means(
                 responses=len(responses),

@@ -216,11 +216,11 @@ def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
     before = earlier(config, folder)
     if before and before.may_go_on:
         return before.changed
-    found = "holds a finished run" if before else "is not empty and holds no run"
+    state = "holds a finished run" if before else "is not empty and holds no run"
     if before and before.changed:
-        found = f"holds a run that differs in {', '.join(before.changed)}"
+        state = f"holds a run that differs in {', '.join(before.changed)}"
     raise ConfigError(
-        f"out: {folder} {found}",
+        f"out: {folder} {state}",
         "Give another --out, or remove this folder. A run can be continued if it is unfinished, or "
         "if only k, d, limit, seed, max_tokens or timeout_s differ.",
     )

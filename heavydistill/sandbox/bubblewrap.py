@@ -261,7 +261,7 @@ class Bubblewrap(Sandbox):
     """The bubblewrap sandbox, described in this module's docstring."""
 
     def unavailable(self) -> str | None:
-        return None if (found := fault()) is None else f"{found[0]}. {found[1]}"
+        return None if (problem := fault()) is None else f"{problem[0]}. {problem[1]}"
 
     def run(self, files: Mapping[str, str], limits: Limits) -> SandboxResult:
         reason = self.unavailable()
@@ -275,9 +275,9 @@ def fault() -> Fault | None:
     """Why no program can run on this machine; None if a trial run worked. Only success is
     cached."""
     global _works
-    found = None if _works else _fault()
-    _works = found is None
-    return found
+    problem = None if _works else _fault()
+    _works = problem is None
+    return problem
 
 
 def _fault() -> Fault | None:
@@ -391,15 +391,15 @@ def _box(room: int, *, privileged: bool) -> list[str]:
 
 def _packages(texts: Mapping[str, str]) -> list[str]:
     """Bubblewrap arguments that expose the packages which these files mention."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name in packages.mentioned(texts.values()):
-        found |= packages.files_of(name)
-    if not found:
+        paths |= packages.files_of(name)
+    if not paths:
         return []
     return [
         *_flat(("--setenv", *pair) for pair in packages.ENVIRONMENT.items()),
         *("--perms", "0755", "--dir", packages.FOLDER),
-        *_flat(("--ro-bind", path, f"{packages.FOLDER}/{top}") for top, path in found.items()),
+        *_flat(("--ro-bind", path, f"{packages.FOLDER}/{top}") for top, path in paths.items()),
     ]
 
 

@@ -38,8 +38,8 @@ def files_of(name: str) -> dict[str, Path]:
     except importlib.metadata.PackageNotFoundError:
         return {}
     tops = {file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "/")}
-    found = {top: Path(str(package.locate_file(top))) for top in sorted(tops)}
+    paths = {top: Path(str(package.locate_file(top))) for top in sorted(tops)}
     for needed in package.requires or ():
         if "extra" not in needed:
-            found |= files_of(re.split(r"[^\w.-]", needed, maxsplit=1)[0])
-    return found
+            paths |= files_of(re.split(r"[^\w.-]", needed, maxsplit=1)[0])
+    return paths

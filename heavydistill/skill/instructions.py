@@ -44,8 +44,8 @@ def forbidden(file: str, text: str, files: Collection[str]) -> Iterator[Refusal]
     is_read = file.endswith(".md")
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         for pattern in PATTERNS if is_read else [HIDDEN]:
-            if found := pattern.regex.search(line):
-                yield Refusal(file, number, f"{pattern.name}: {_shown(found[0])}", pattern.fix)
+            if match := pattern.regex.search(line):
+                yield Refusal(file, number, f"{pattern.name}: {_shown(match[0])}", pattern.fix)
         for link in _LINK.finditer(line) if is_read else ():
             target = (link[1] or link[2]).partition("#")[0]
             place = posixpath.normpath(posixpath.join(posixpath.dirname(file), target))

@@ -254,14 +254,14 @@ def usage(folder: Path) -> tuple[dict[str, ModelUsage], int]:
     Raises:
         JournalError: As ``segments`` raises.
     """
-    found: dict[str, ModelUsage] = {}
+    used: dict[str, ModelUsage] = {}
     seen: set[bytes] = set()
     unread = 0
     for each in segments(folder, thorough=True):
         unread += each.skipped
         for line in each.lines:
             record = segment.record_at(each.path, line.offset)
-            model = found.setdefault(record.model, ModelUsage())
+            model = used.setdefault(record.model, ModelUsage())
             if line.failed:
                 model.failed += 1
             elif line.key not in seen:
@@ -269,4 +269,4 @@ def usage(folder: Path) -> tuple[dict[str, ModelUsage], int]:
                 model.responses += 1
                 model.prompt_tokens += max(0, record.response.prompt_tokens)
                 model.completion_tokens += max(0, record.response.completion_tokens)
-    return found, unread
+    return used, unread

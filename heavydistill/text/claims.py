@@ -258,9 +258,9 @@ class _Reader:
         bare = re.findall(r"[a-z]+|[一-龥]|\d", re.sub(r"[«‹][^»›]*[»›]", "", text))
         count = next((n for word in reversed(bare) if (n := _COUNTS.get(word, 0)) > 1), 0)
         count = {"both": 2, "bare": 0}.get(kind, count)
-        found = [*self._members(kind, m, earlier, count)]
-        numbers = frozenset(found) & self._all
-        if len(numbers) != len(found) or (kind == "bare" and found != sorted(found)):
+        members = [*self._members(kind, m, earlier, count)]
+        numbers = frozenset(members) & self._all
+        if len(numbers) != len(members) or (kind == "bare" and members != sorted(members)):
             return text
         if count and len(numbers) != count:
             near = (earlier, self._group, self._all)

@@ -107,8 +107,8 @@ def without_code(text: str) -> str:
 
 def after_marker(text: str, marker: str) -> str | None:
     """The text after the last ``marker``, up to the end of its line; None if there is no marker."""
-    _, found, rest = text.rpartition(marker)
-    return rest.partition("\n")[0].strip() if found else None
+    _, separator, rest = text.rpartition(marker)
+    return rest.partition("\n")[0].strip() if separator else None
 
 
 def final_answer(text: str, marker: str | None) -> str | None:
@@ -156,12 +156,12 @@ def common_label(references: Iterable[str]) -> str:
 
     Empty if there is none, or a reference is a single line.
     """
-    found: set[str] | None = None
+    shared: set[str] | None = None
     for reference in references:
         there = candidate_markers(reference) if _has_several_lines(reference) else set()
         labels = {label for label in there if label[-1] in _LABEL_ENDS}
-        found = labels if found is None else found & labels
-    return min(sorted(found or ()), key=len, default="")
+        shared = labels if shared is None else shared & labels
+    return min(sorted(shared or ()), key=len, default="")
 
 
 def marker_of(problem: Problem) -> str | None:
@@ -190,10 +190,12 @@ def candidate_markers(text: str) -> set[str]:
         return set()
     leads = [line[: value.start()] for value in [_VALUE.search(line)] if value]
     leads += [line[: colon.start() + 1] for colon in _COLON.finditer(line)]
-    found = set(_CHINESE.findall(line))
+    candidates = set(_CHINESE.findall(line))
     for lead in (lead.rstrip(_MARKUP) for lead in leads):
         starts = [word.start() for word in re.finditer(r"\S+", lead)][-_MOST_WORDS:]
         # A single word counts only if it is all of the text before the value, or a label.
         ends = (lead[start:] for start in starts)
-        found |= {end for end in ends if " " in end or end == lead or end[-1] in _LABEL_ENDS}
-    return {marker for marker in found if len(marker) <= _LONGEST_MARKER and _LETTER.search(marker)}
+        candidates |= {end for end in ends if " " in end or end == lead or end[-1] in _LABEL_ENDS}
+    return {
+        marker for marker in candidates if len(marker) <= _LONGEST_MARKER and _LETTER.search(marker)
+    }

@@ -112,7 +112,7 @@ def is_in(text: str, language: str) -> bool | None:
     detector = factory().create()
     detector.append(begin)
     try:
-        shares = {found.lang: found.prob for found in detector.get_probabilities()}
+        shares = {guess.lang: guess.prob for guess in detector.get_probabilities()}
     except LangDetectException:
         return None
     share = sum(shares.get(code, 0.0) for code in CODES[language])

@@ -137,10 +137,10 @@ def _repeats(problem: Problem, texts: Sequence[str], shown: Sequence[str]) -> bo
     length = LONG_WITHOUT_BLANKS if 2 * alone > len(worked) else LONG
     known = set(_passages(worked, length))
     for text in texts if known else ():
-        found = known.intersection(_passages(words_of(text), length))
-        for source in (problem.transcript, *shown) if found else ():
-            found.difference_update(_passages(words_of(source), length))
-        if found:
+        repeated = known.intersection(_passages(words_of(text), length))
+        for source in (problem.transcript, *shown) if repeated else ():
+            repeated.difference_update(_passages(words_of(source), length))
+        if repeated:
             return True
     return False
 

@@ -156,15 +156,15 @@ def read_arguments(
     """
     values = given_values(options, arguments)
     try:
-        found = TrainArguments(_made(config, values), _made(model, values))
-        _check(found)
+        read = TrainArguments(_made(config, values), _made(model, values))
+        _check(read)
     # Exceptions that the checks in the dataclasses raise.
     except (ArithmeticError, ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         fix = _keys_of(options.script)
         if "bf16" in str(error):
             fix = "This needs a GPU; for a small model on a CPU add --use_cpu true --bf16 false."
         raise ConfigError(str(error), fix) from error
-    return found
+    return read
 
 
 def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
@@ -274,12 +274,12 @@ def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
         if not (is_unused or _NOT_RECORDED.fullmatch(known.name)):
             factory = known.default_factory
             usual[known.name] = known.default if factory is dataclasses.MISSING else factory()
-    found = {}
+    flags = {}
     for name in sorted(usual):
         value = _simple(getattr(config if hasattr(config, name) else model, name))
         if value != _simple(usual[name]):
-            found[name] = value
-    return found
+            flags[name] = value
+    return flags
 
 
 def _simple(value: Any) -> Any:

@@ -153,8 +153,8 @@ def _checkpoints(folder: Path) -> list[Path]:
     """Return all checkpoints of a folder, complete or not, ordered by step."""
     if not folder.is_dir():
         return []
-    found = (path for path in folder.iterdir() if _CHECKPOINT.fullmatch(path.name))
-    return sorted((path for path in found if path.is_dir()), key=step_of)
+    folders = (path for path in folder.iterdir() if _CHECKPOINT.fullmatch(path.name))
+    return sorted((path for path in folders if path.is_dir()), key=step_of)
 
 
 def _sizes(folder: Path) -> dict[str, int]:

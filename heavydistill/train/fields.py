@@ -116,13 +116,13 @@ def arguments_of(module: str, name: str) -> dict[str, Argument]:
         ConfigError: The package is not installed.
     """
     module, node = _definition(module, name)
-    found: dict[str, Argument] = {}
+    arguments: dict[str, Argument] = {}
     for base in reversed(node.bases):
-        found |= arguments_of(module, ast.unparse(base))
+        arguments |= arguments_of(module, ast.unparse(base))
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-            found |= _argument(module, line.target.id, line)
-    return found
+            arguments |= _argument(module, line.target.id, line)
+    return arguments
 
 
 def _argument(module: str, name: str, line: ast.AnnAssign) -> dict[str, Argument]:

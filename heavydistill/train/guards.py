@@ -178,9 +178,9 @@ def alarms(
         "reading": _falling(series(history, READING), logged["reward"], guards),
     }
     fired = []
-    for guard, found in rules.items():
+    for guard, steps_of_guard in rules.items():
         action = guards.action_of(guard)
-        if action != OFF and (first := next(found, None)):
+        if action != OFF and (first := next(steps_of_guard, None)):
             step, value, bound = first
             reasons = _undecided_because(history, step, window) if guard == "undecided" else {}
             fired.append(
@@ -204,11 +204,11 @@ def alarms(
 
 def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
     """Return (step, share of responses cut off); in mode joint, the higher share of both roles."""
-    found: dict[int, float] = {}
+    shares: dict[int, float] = {}
     for name in _CUT_OFF:
         for step, value in series(history, name):
-            found[step] = max(value, found.get(step, 0.0))
-    return sorted(found.items())
+            shares[step] = max(value, shares.get(step, 0.0))
+    return sorted(shares.items())
 
 
 def _undecided_because(

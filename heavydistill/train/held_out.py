@@ -191,10 +191,10 @@ def _garbled(
     prompt = of_version(cache.prompt_version, *own)
     shown = [attempts[item.generation] for item in cache.items]
     trace = Trace(problem=problem, pool=shown, caches=[cache])
-    found = next(other_pools("garbled", [trace]), None)
-    if prompt is None or found is None:
+    garbled = next(other_pools("garbled", [trace]), None)
+    if prompt is None or garbled is None:
         return None
-    new = [replace(new, id=old.id) for old, new in zip(shown, found[1], strict=True)]
+    new = [replace(new, id=old.id) for old, new in zip(shown, garbled[1], strict=True)]
     # As many tokens as the model's tokenizer counts in the cache, which another one may have cut.
     own_tokens = reader.count(problem.history_json) + reader.count(cache.prompt)
     budget = max(cache.budget_tokens, own_tokens)
@@ -217,12 +217,12 @@ def figures(
 
     ``responses`` has the same number of responses for each row of a role.
     """
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for role, of_role in responses.items():
         right = _share_right(of_role)
         if role == DELIBERATOR:
             v = fmean(row["vote"] for row in rows[role])
-            found |= {"hm": right, "v": v, "hm_minus_v": right - v}
+            metrics |= {"hm": right, "v": v, "hm_minus_v": right - v}
         elif role == GARBLED:
             caches = {row["cache"] for row in rows[role]}
             same = [
@@ -230,15 +230,15 @@ def figures(
                 for each in responses[DELIBERATOR]
                 if rows[DELIBERATOR][each[0]]["cache"] in caches
             ]
-            found |= {"hm_garbled": right, "hm_minus_garbled": _share_right(same) - right}
+            metrics |= {"hm_garbled": right, "hm_minus_garbled": _share_right(same) - right}
         else:
             solved = {row for row, reward in of_role if reward.is_right}
-            found |= {"pass_at_1": right, "pass_at_d": len(solved) / len(rows[role])}
+            metrics |= {"pass_at_1": right, "pass_at_d": len(solved) / len(rows[role])}
     everything = [reward for role in responses if role != GARBLED for _, reward in responses[role]]
-    found["undecided"] = fmean(reward.is_right is None for reward in everything)
+    metrics["undecided"] = fmean(reward.is_right is None for reward in everything)
     for kind in ("unanswered", "cut_off"):
-        found[kind] = fmean(reward.kind == kind for reward in everything)
-    return found
+        metrics[kind] = fmean(reward.kind == kind for reward in everything)
+    return metrics
 
 
 def _share_right(responses: Sequence[HeldOutResponse]) -> float:
@@ -277,9 +277,9 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
         try:
             with self._same_draw():
                 responses = {role: self._responses(role, rows[role]) for role in rows}
-            found = figures(rows, responses)
-            found["runtime"] = time.perf_counter() - started
-            metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
+            measured = figures(rows, responses)
+            measured["runtime"] = time.perf_counter() - started
+            metrics = {f"{metric_key_prefix}_{name}": value for name, value in measured.items()}
             self.log(metrics)  # outside training mode TRL adds no training metrics
         finally:
             self.model.train(was_training)

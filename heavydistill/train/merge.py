@@ -101,10 +101,10 @@ def merge(
         adapter = replace(adapter, base=base, revision=None)
         if record and base_revision(adapter) != record.base.revision:
             record = None
-    elif record and (found := base_revision(adapter)) != record.base.revision:
+    elif record and (revision := base_revision(adapter)) != record.base.revision:
         raise ConfigError(
             f"{adapter.base} is not the base model that {adapter.name} was trained on: its "
-            f"revision is {found}, but that of the training was {record.base.revision}",
+            f"revision is {revision}, but that of the training was {record.base.revision}",
             "Give the base of the training with --base, or give "
             f"--base {adapter.base} to merge into this one all the same.",
         )
@@ -183,13 +183,13 @@ def _look(
     plain: torch.Tensor,
 ) -> MergeResult:
     model = load_model(str(folder), "auto").eval()
-    found = _logits(model, ids)
+    logits = _logits(model, ids)
     _round_once_more(model)
     return MergeResult(
         base=base,
         dtype=str(model.dtype).removeprefix("torch."),
-        difference=_apart(found, wanted),
-        rounding=_apart(_logits(model, ids), found),
+        difference=_apart(logits, wanted),
+        rounding=_apart(_logits(model, ids), logits),
         effect=_apart(wanted, plain),
         record=record,
     )

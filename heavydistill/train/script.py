@@ -126,8 +126,8 @@ def may_have_gpu() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
     drivers = ("nvidia[0-9]*", "nvidiactl", "dxg", "kfd", "dri/render*", "accel*", "davinci*")
-    found = (path for pattern in drivers for path in Path("/dev").glob(pattern))
-    return sys.platform != "linux" or any(found)
+    devices = (path for pattern in drivers for path in Path("/dev").glob(pattern))
+    return sys.platform != "linux" or any(devices)
 
 
 def run_script(script: str, words: Sequence[str], is_shown: bool = True) -> TrainingRecord:

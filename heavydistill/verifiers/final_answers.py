@@ -70,15 +70,15 @@ def final_answers(problem: Problem, answer_text: str) -> int | None:
 
 def _mathematical(problem: Problem, text: str) -> int:
     marker = marker_of(problem)
-    found = find(text, marker, problem.text)
-    if found is None or found.doubt in ("unclosed_box", "in_code"):
+    answer = find(text, marker, problem.text)
+    if answer is None or answer.doubt in ("unclosed_box", "in_code"):
         return 0
-    if found.doubt == "several_boxes":
+    if answer.doubt == "several_boxes":
         return 2
     spoken = without_code(text)
     if marker and not boxes(spoken):
         return _different(_marked(spoken, marker)) or 1
-    return _different(map(_bare, [found.answer, *found.earlier])) if found.earlier else 1
+    return _different(map(_bare, [answer.answer, *answer.earlier])) if answer.earlier else 1
 
 
 def _bare(answer: str) -> str:

@@ -211,7 +211,7 @@ class ImportedPools:
 
     def _read(self) -> list[_Group]:
         """Return one group for each readable row."""
-        found = []
+        pools = []
         for place, file in enumerate(self.files):
             for row in rows_of(file, file.name):
                 self.rows[place] += 1
@@ -227,33 +227,35 @@ class ImportedPools:
                     self._leave_out("unreadable", 1, fault.what, fault.fix)
                     continue
                 row = dataclasses.replace(row, values=values)
-                found.append(_Group(file, row, [self._waiting.tell()], len(attempts)))
+                pools.append(_Group(file, row, [self._waiting.tell()], len(attempts)))
                 pickle.dump(attempts, self._waiting)
             if not self.rows[place]:
                 raise ProblemsError(f"{file.name} holds no rows", "Give files with answers.")
-        if not found:
+        if not pools:
             raise self._refusal("No row of the files has answers")
-        for values in (group.row.values for group in found if self.format.targets):
+        for values in (group.row.values for group in pools if self.format.targets):
             if values["reference"] is None:
                 values["reference"] = self.format.targets.get(str(values["text"]))
-        return found
+        return pools
 
     def _grouped(self, rows: list[_Group]) -> list[_Group]:
         """Return one group for each problem that has enough answers."""
-        found = columns_of(_table(rows), self._mapped)
-        has_reference = any(r.row.values.get(found.get("reference", "")) is not None for r in rows)
-        if not has_reference and "verifier" not in found and self._verifier.needs_reference:
+        columns = columns_of(_table(rows), self._mapped)
+        has_reference = any(
+            r.row.values.get(columns.get("reference", "")) is not None for r in rows
+        )
+        if not has_reference and "verifier" not in columns and self._verifier.needs_reference:
             raise ProblemsError(
                 "No row has a reference answer",
                 "Name its column with --columns reference=COLUMN; for heavyskill give the file of "
                 "targets together with the results.",
             )
-        self.columns = {field: self.format.own.get(field, found[field]) for field in found}
+        self.columns = {field: self.format.own.get(field, columns[field]) for field in columns}
         groups: dict[str, _Group] = {}
         questions: dict[str, tuple[str, str]] = {}
         for each in rows:
-            question = _key(each.row, found, ("text", "messages", "options"))
-            key = _key(each.row, found, _SAME, self._verifier.argument_columns)
+            question = _key(each.row, columns, ("text", "messages", "options"))
+            key = _key(each.row, columns, _SAME, self._verifier.argument_columns)
             known, where = questions.setdefault(question, (key, each.row.where))
             if known != key:
                 what = f"{each.row.where}: {where} has the same question with another reference, "
@@ -295,11 +297,11 @@ class ImportedPools:
         fit = [group for i, group in enumerate(groups, 1) if i not in loaded.unfit]
         for group in fit[choice.limit :] if choice.limit else []:
             self._leave_out("over_limit", len(group.places), group.row.where)
-        found = []
+        checked = []
         for problem, group in zip(loaded.problems, fit, strict=True):
             source = f"{group.file.name}:{group.row.number}"
-            found.append((dataclasses.replace(problem, source=source), group))
-        return found[: choice.limit]
+            checked.append((dataclasses.replace(problem, source=source), group))
+        return checked[: choice.limit]
 
     def _leave_out(self, reason: str, rows: int, what: str, fix: str = "") -> None:
         """Count rows as left out; with a ``fix``, also store an error for a later refusal."""
@@ -364,14 +366,14 @@ class _Tally:
     def trace(self, pool: ImportedPool, judged: Sequence[TimedVerdict]) -> Trace:
         """Count a judged pool and return its trace."""
         trajectories = []
-        for said, found in zip(pool.attempts, judged, strict=True):
+        for said, timed in zip(pool.attempts, judged, strict=True):
             label = {None: "unlabelled", True: "right", False: "wrong"}[said.label]
-            self.labels[label][found.verdict.label] += 1
+            self.labels[label][timed.verdict.label] += 1
             self.models[said.trajectory.model] += 1
-            self.verifiers.add(found.verdict.verifier)
+            self.verifiers.add(timed.verdict.verifier)
             self.assumed += said.is_assumed
             self.unclear += said.is_label_unclear
-            trajectories.append(dataclasses.replace(said.trajectory, verdict=found.verdict))
+            trajectories.append(dataclasses.replace(said.trajectory, verdict=timed.verdict))
         usable = sum(each.unusable_because is None for each in trajectories)
         return Trace(
             problem=pool.problem,

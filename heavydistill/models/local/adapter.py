@@ -103,11 +103,11 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         config = PeftConfig.from_pretrained(adapter.name)
         config.inference_mode = True
         adapted = PeftModelForCausalLM(model, config)
-        found = adapted.load_adapter(adapter.name, "default", torch_device="cpu")
+        report = adapted.load_adapter(adapter.name, "default", torch_device="cpu")
     except Exception as error:  # incomplete weights or wrong shapes: no common exception
         said = " ".join(line.strip() for line in str(error).splitlines()[:2])  # one line per weight
         raise _unfit(adapter, f"{type(error).__name__}: {said}") from error
-    if strangers := [*found.missing_keys, *found.unexpected_keys]:
+    if strangers := [*report.missing_keys, *report.unexpected_keys]:
         raise _unfit(
             adapter, f"{len(strangers)} weights are in only one of both, e.g. {strangers[0]}"
         )

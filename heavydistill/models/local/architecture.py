@@ -95,14 +95,14 @@ def text_tower(config: Any) -> TextTower | None:
     import torch
     from transformers import PreTrainedModel
 
-    found = model_class(config)
+    cls = model_class(config)
     if config.get_text_config() is config:
         return None
     unknown = f"the text tower of this vision-language model ({config.model_type}) is not known"
-    if not issubclass(found, PreTrainedModel):  # AutoModelForCausalLM
+    if not issubclass(cls, PreTrainedModel):  # AutoModelForCausalLM
         raise ValueError(unknown)
     with torch.device("meta"):
-        model = found(copy.deepcopy(config))
+        model = cls(copy.deepcopy(config))
     modules, decoder = dict(model.named_modules()), model.get_decoder()
     name = next(name for name, module in modules.items() if module is decoder)
     if name.rpartition(".")[2] != _TOWER or decoder.get_output_embeddings() is not None:
@@ -112,7 +112,7 @@ def text_tower(config: Any) -> TextTower | None:
         for path, module in modules.items()
         if path.startswith(f"{name}.") and isinstance(module, torch.nn.Linear)
     }
-    return TextTower(found.__name__, name, tuple(sorted(layers)))
+    return TextTower(cls.__name__, name, tuple(sorted(layers)))
 
 
 def copy_processor(model: str, folder: Path, revision: str | None = None) -> None:

@@ -278,10 +278,10 @@ def vllm() -> str:
         ConfigError: vLLM is not installed.
     """
     beside = str(Path(sys.executable).parent)
-    found = shutil.which("vllm") or shutil.which("vllm", path=beside)
-    if not found:
+    path = shutil.which("vllm") or shutil.which("vllm", path=beside)
+    if not path:
         raise ConfigError(
             "--start-vllm needs vLLM, and there is no command vllm",
             f"Install it ({_INSTALL}), or start a server elsewhere and name it with --endpoint.",
         )
-    return found
+    return path

@@ -104,17 +104,17 @@ def of_folder(folder: Path) -> Iterator[Markup]:
 
     For a file that cannot be read, e.g. one of another version, the section names the file.
     """
-    found: list[Any] = []
+    sections: list[Any] = []
     faults: dict[str, str] = {}
     readers = {COMPARISON: read_comparison, CONTROLS: read_controlled, CROSSING: read_crossing}
     for file, read in readers.items():
-        found.append(None)
+        sections.append(None)
         try:
             if (folder / file).is_file():
-                found[-1] = read(folder / file)
+                sections[-1] = read(folder / file)
         except ConfigError as error:
             faults[file] = str(error)
-    comparison, *others = found
+    comparison, *others = sections
     if comparison and not comparison.before:
         comparison = None
     if comparison or any(others) or faults:

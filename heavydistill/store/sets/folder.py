@@ -54,11 +54,11 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 def hashes(folder: Path) -> dict[str, str]:
     """SHA-256 of each file in ``files_of``, by relative path."""
-    found = {}
+    digests = {}
     for name, path in files_of(folder).items():
         with path.open("rb") as file:
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def read_rows(

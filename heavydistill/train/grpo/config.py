@@ -38,10 +38,10 @@ class GrpoModelConfig(GrpoModelOptions, ModelConfig):
 
 def parse(arguments: Sequence[str]) -> TrainArguments[GrpoConfig]:
     """Parse flags, and the YAML file that they name; raises the errors of ``read_arguments``."""
-    found = read_arguments(GrpoOptions, GrpoConfig, GrpoModelConfig, arguments)
-    config, model = found.config, found.model
+    arguments_read = read_arguments(GrpoOptions, GrpoConfig, GrpoModelConfig, arguments)
+    config, model = arguments_read.config, arguments_read.model
     if not config.use_vllm:
-        return found
+        return arguments_read
     if model.load_in_4bit or model.load_in_8bit:
         bits = 4 if model.load_in_4bit else 8
         raise ConfigError(
@@ -57,4 +57,4 @@ def parse(arguments: Sequence[str]) -> TrainArguments[GrpoConfig]:
             "sample of mode joint is an episode of several",
             "Set vllm_importance_sampling_mode: token_truncate.",
         )
-    return found
+    return arguments_read

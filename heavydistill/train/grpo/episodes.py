@@ -282,9 +282,9 @@ def figures(episodes: Sequence[Rollout]) -> dict[str, float]:
     shares["right"] = sum(attempt.is_correct for attempt in attempts)
     shares["shown"] = len(shown)
     shares["shortened"] = sum(item.tokens_after < item.tokens_before for item in shown)
-    found = {f"attempts/{name}": count / len(attempts) for name, count in shares.items()}
+    metrics = {f"attempts/{name}": count / len(attempts) for name, count in shares.items()}
     for reason in get_args(Failed):
-        found[f"episodes/{reason}"] = fmean(episode.failed == reason for episode in episodes)
+        metrics[f"episodes/{reason}"] = fmean(episode.failed == reason for episode in episodes)
     for role in ("thinker", "deliberator"):
         written = [
             row.completion
@@ -292,6 +292,6 @@ def figures(episodes: Sequence[Rollout]) -> dict[str, float]:
             for number, row in enumerate(episode.rows)
             if (number < len(episode.pool)) == (role == "thinker")
         ]
-        found[f"{role}/mean_length"] = fmean(len(completion.ids) for completion in written)
-        found[f"{role}/truncated"] = fmean(not completion.is_whole for completion in written)
-    return found
+        metrics[f"{role}/mean_length"] = fmean(len(completion.ids) for completion in written)
+        metrics[f"{role}/truncated"] = fmean(not completion.is_whole for completion in written)
+    return metrics

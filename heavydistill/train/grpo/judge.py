@@ -95,11 +95,11 @@ def judge_of(config: GrpoConfig, run: RunConfig | None) -> ResolvedRun | None:
         "prompts": {"judge": own},
     }
     # The run's own models are the bundled ones, which no server answers for.
-    found = parse_section(RunConfig, tree, "judge: ", "Correct the value.")
+    section = parse_section(RunConfig, tree, "judge: ", "Correct the value.")
     asks = is_main() and not config.dry_run
-    segment.require(Path(str(found.journal)), writes=asks)
+    segment.require(Path(str(section.journal)), writes=asks)
     contact = ServerProbe() if asks else None
-    resolved = resolve(found, contact)
+    resolved = resolve(section, contact)
     if contact and (model := resolved.judge):
         contact.require(model.profile.model, model.endpoint, model.sampling.max_tokens)
         resolved = identified(resolved, contact, saves=True)
@@ -227,7 +227,7 @@ class RolloutJudge:
         _, late = wait(futures, timeout=self._timeout_s)
         pool.shutdown(wait=False, cancel_futures=True)
         stopped: HeavydistillError | None = None
-        found: list[list[Response]] = []
+        answered: list[list[Response]] = []
         for future in futures:
             replies = [_LATE] * count
             if future not in late:
@@ -235,17 +235,17 @@ class RolloutJudge:
                     replies = future.result()
                 except (StoppedError, TeacherError) as error:
                     stopped, replies = stopped or error, [INTERRUPTED] * count
-            found.append(replies)
+            answered.append(replies)
         if late or stopped:
             self.close()  # cancels what is still in flight
         if isinstance(stopped, TeacherError) and not self._has_answered:
             raise stopped
-        if all(response.failure for of_question in found for response in of_question):
-            return self._silent(questions, stopped, found)
+        if all(response.failure for of_question in answered for response in of_question):
+            return self._silent(questions, stopped, answered)
         if self._pause:
             print(f"The judge {self.rules.model} answers again.", flush=True)
         self._has_answered, self._pause = True, 0
-        return found
+        return answered
 
     def _silent(
         self,

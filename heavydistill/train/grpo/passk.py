@@ -52,14 +52,14 @@ def advantages(rewards: Sequence[float], k: int) -> list[float]:
         (i for i, reward in enumerate(rewards) if not math.isnan(reward)), key=rewards.__getitem__
     )
     size = len(scored)
-    found = [0.0] * len(rewards)
+    values = [0.0] * len(rewards)
     if size <= k:
-        return found
+        return values
     best = _best_with([rewards[i] for i in scored], k)
     mean = math.fsum(best) / size
     for i, with_it in zip(scored, best, strict=True):
-        found[i] = k * (size - 1) / (size - k) * (with_it - mean)
-    return found
+        values[i] = k * (size - 1) / (size - k) * (with_it - mean)
+    return values
 
 
 def _best_with(ascending: Sequence[float], k: int) -> list[float]:

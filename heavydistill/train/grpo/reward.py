@@ -240,10 +240,10 @@ def _parted(written: str | Reward) -> tuple[str | None, str] | Reward:
         return None, written
     if tags == [1, 0]:
         return Reward(0.0, "unanswered", "open_thinking")
-    found = _THINKING.fullmatch(written)
-    if tags != [1, 1] or not found:
+    match = _THINKING.fullmatch(written)
+    if tags != [1, 1] or not match:
         return MALFORMED
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def _rewarded(

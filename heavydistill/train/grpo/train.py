@@ -213,7 +213,7 @@ def _held_out(
         most = settings.episodes.most_tokens
     room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
     room[GARBLED] = room[DELIBERATOR]
-    found = held_out(
+    evaluated = held_out(
         folder,
         config.held_out,
         (lambda problem: asked_of_thinker(problem, wording)) if wording else None,
@@ -221,16 +221,18 @@ def _held_out(
         lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role],
         None if config.mode == THINKER else ReaderTokenizer(base.path),
     )
-    check_verifiers([row for rows in found.roles.values() for row in rows], settings.verify, folder)
+    check_verifiers(
+        [row for rows in evaluated.roles.values() for row in rows], settings.verify, folder
+    )
     role = THINKER if config.mode == THINKER else DELIBERATOR
-    if not found.roles[role]:
+    if not evaluated.roles[role]:
         what = "problem" if role == THINKER else "cache"
         raise ConfigError(
-            f"held_out: {folder} has no held-out {what} ({found.too_long:,} exceed the "
+            f"held_out: {folder} has no held-out {what} ({evaluated.too_long:,} exceed the "
             f"{room[role]:,} tokens that a response leaves)",
             "Give another --held_out_from, a smaller max_completion_length, or no evaluation.",
         )
-    return found
+    return evaluated
 
 
 def summary(plan: GrpoPlan) -> list[tuple[str, str]]:

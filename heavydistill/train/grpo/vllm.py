@@ -96,12 +96,12 @@ def _layers(model: Any) -> dict[torch.nn.Parameter, list[Any]]:
     """Return the adapter layers that modify each weight of the base."""
     from peft.tuners.lora.layer import LoraLayer, ParamWrapper
 
-    found: dict[torch.nn.Parameter, list[Any]] = {}
+    layers: dict[torch.nn.Parameter, list[Any]] = {}
     for layer in model.modules():
         if isinstance(layer, LoraLayer):
             name = layer.parameter_name if isinstance(layer, ParamWrapper) else "weight"
-            found.setdefault(getattr(layer.get_base_layer(), name), []).append(layer)
-    return found
+            layers.setdefault(getattr(layer.get_base_layer(), name), []).append(layer)
+    return layers
 
 
 def _merged(weight: torch.nn.Parameter, layers: list[Any]) -> torch.Tensor:

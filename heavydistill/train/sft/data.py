@@ -151,7 +151,7 @@ def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
 def _demand_whole(rows: Dataset, where: str) -> None:
     faults = [
         Fault(code, detail, row["problem"], row["generation"])
-        for row in rows.select([at for at, found in enumerate(rows["faults"]) if found])
+        for row in rows.select([at for at, codes in enumerate(rows["faults"]) if codes])
         for code, detail in row["faults"]
     ]
     demand_whole(faults, len(rows), where)
@@ -218,7 +218,7 @@ def sequences_of_roles(
     from datasets import concatenate_datasets
     from trl import pack_dataset
 
-    found = {}
+    sequences = {}
     for role in ROLES if parts else ():
         rows = concatenate_datasets(
             [
@@ -228,16 +228,16 @@ def sequences_of_roles(
         ).select_columns(_FED)
         if not len(rows):
             continue
-        found[role] = (
+        sequences[role] = (
             pack_dataset(rows, max_length, "bfd", {"desc": "Packing"}) if packing else rows
         )
-        before, after = sum_of(rows), sum_of(found[role])
+        before, after = sum_of(rows), sum_of(sequences[role])
         if before != after:
             raise RunError(
                 f"Packing lost tokens: {before} before (all, learnt), {after} after",
                 "Train with --packing false, and report it with the versions of trl and datasets.",
             )
-    return found
+    return sequences
 
 
 def sum_of(rows: Dataset) -> tuple[int, int]:

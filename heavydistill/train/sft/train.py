@@ -67,9 +67,9 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
             f"muon needs whole matrices, and {trained} has none",
             "Leave out muon, or train all weights with --accelerate single or ddp.",
         )
-    found = [locate_source(source) for source in config.sources]
-    base = load_base(arguments, found)
-    parts, max_length = tokenize_sources(config, base, found)
+    folders = [locate_source(source) for source in config.sources]
+    base = load_base(arguments, folders)
+    parts, max_length = tokenize_sources(config, base, folders)
     train = [part.splits["train"] for part in parts]
     held_out = [part.splits["validation"] for part in parts if "validation" in part.splits]
     with config.main_process_first(desc="packing"):

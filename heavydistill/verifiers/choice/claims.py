@@ -200,8 +200,8 @@ def _doubt(text: str, readings: list[Reading], options: Options) -> str:
 def _found(text: str, options: Options) -> Iterator[_Claim | None]:
     """Yield the claim of each box, tag and phrase; None for one that makes no claim."""
     spans = [(m.start(), m.start(1), m.end(1), m.end()) for m in _TAG.finditer(text)]
-    found = boxes(text)
-    for box, inner in zip_longest(found, found[1:]):
+    in_boxes = boxes(text)
+    for box, inner in zip_longest(in_boxes, in_boxes[1:]):
         # A box that contains another box makes no claim.
         if box.closes is not None and not (inner and inner.start < box.closes):
             spans.append((box.start, box.inside, box.closes, box.closes + 1))

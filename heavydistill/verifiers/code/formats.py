@@ -349,19 +349,19 @@ def _arguments(verifier_args: str) -> dict[str, Any]:
         raise ValueError(
             f"verifier_args of code have no key {unknown[0]!r}; the keys are {', '.join(ARGUMENTS)}"
         )
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if parts := [key for key in _PACKED if args.get(key) is not None]:
-        found["tests"] = [test for key in parts for test in tests_in(args[key], key)]
+        arguments["tests"] = [test for key in parts for test in tests_in(args[key], key)]
     for key, value in args.items():
         if key in parts:
             continue
         name = _OTHER_NAMES.get(str(key), str(key))
         if value is None or (value in ("", []) and name in ("imports", "setup", "prompt")):
             continue
-        if name in found:
+        if name in arguments:
             raise ValueError(f"verifier_args of code hold {name} twice: as {name} and as {key}")
-        found[name] = value
-    return found
+        arguments[name] = value
+    return arguments
 
 
 def _syntax(text: str, what: str) -> ast.Module:

@@ -81,12 +81,12 @@ def results(
     failed = [failure(outcome) for outcome in given if outcome.became != "value"]
     wrong = [result for result in failed if result[0] not in _UNSURE] or [("different", {})]
     unknown = [result for result in failed if result[0] in _UNKNOWN] or [("not_comparable", {})]
-    found = [
+    outcomes = [
         *([wrong[0]] * no + [unknown[0]] * unsure),
         *([PASSED if as_python else ("types", {})] * types + [PASSED] * yes),
     ]
     # The program may have ended before it performed all calls.
-    return found + [("not_run", {})] * (assertions - len(found) if no or unsure else 0)
+    return outcomes + [("not_run", {})] * (assertions - len(outcomes) if no or unsure else 0)
 
 
 @lru_cache(maxsize=64)

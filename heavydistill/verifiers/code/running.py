@@ -46,12 +46,12 @@ def prelude(program: str) -> str:
 @functools.cache
 def _origins() -> dict[str, str]:
     """Maps each name that ``_MODULES`` export to the module that counts."""
-    found: dict[str, str] = {}
+    origins: dict[str, str] = {}
     for name in _MODULES:
         module = importlib.import_module(name)
         exported = getattr(module, "__all__", None) or vars(module)
-        found |= {each: name for each in exported if not each.startswith("_")}
-    return found
+        origins |= {each: name for each in exported if not each.startswith("_")}
+    return origins
 
 
 MOST_VALUE = 4_000_000
@@ -200,15 +200,15 @@ def _outcomes(
 
 def reports(stdout: bytes, token: bytes) -> list[tuple[int, bytes, bytes]]:
     """(index, letter, payload) of each report, up to the first malformed one."""
-    found = []
+    lines = []
     at = 0
     while (head := _REPORT.match(stdout, at)) and head[1] == token:
         end = head.end() + int(head[4])
         if stdout[end : end + 1] != b"\n":
             break
-        found.append((int(head[2]), head[3], stdout[head.end() : end]))
+        lines.append((int(head[2]), head[3], stdout[head.end() : end]))
         at = end + 1
-    return found
+    return lines
 
 
 def _outcome(letter: bytes, payload: bytes, widest: int) -> ProgramOutcome:

@@ -112,8 +112,8 @@ def _is_title(line: str) -> bool:
 
 
 def _is_two_responses(text: str) -> bool:
-    found = parts(text, "******") or []
-    return len(found) == 2 and found[0] != found[1]
+    responses = parts(text, "******") or []
+    return len(responses) == 2 and responses[0] != responses[1]
 
 
 KINDS: dict[str, Kind] = {

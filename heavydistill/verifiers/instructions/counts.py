@@ -121,10 +121,10 @@ def parts(text: str, mark: str) -> list[str] | None:
 
     A blank first or last part is left out, so that a mark may begin or end the text.
     """
-    found = [part.strip() for part in text.split(mark)]
-    if not all(found[1:-1]):
+    texts = [part.strip() for part in text.split(mark)]
+    if not all(texts[1:-1]):
         return None
-    return [part for part in found if part]
+    return [part for part in texts if part]
 
 
 def first_word(text: str) -> str:

@@ -92,9 +92,9 @@ def _bare(text: str) -> list[str]:
 
 
 def _stop_words(text: str, percentage: int) -> bool:
-    found = re.findall(r"\w+", text.lower())
-    stops = sum(token in _STOP_WORDS for token in found)
-    return bool(found) and 100 * stops <= percentage * len(found)
+    words = re.findall(r"\w+", text.lower())
+    stops = sum(token in _STOP_WORDS for token in words)
+    return bool(words) and 100 * stops <= percentage * len(words)
 
 
 def _overlap(text: str, reference: str, percentage: int) -> bool:
@@ -122,13 +122,13 @@ def _japanese(text: str, every: int) -> bool:
 
 
 def _first_is_last(text: str) -> bool:
-    lines = [found for line in text.split("\n") if (found := _tokens(line))]
+    lines = [words for line in text.split("\n") if (words := _tokens(line))]
     return all(line[0] == line[-1] for line in lines)
 
 
 def _around(text: str, keyword: str) -> bool:
-    found = _tokens(text)
-    return len(found) > 1 and found[1] == found[-2] == keyword.lower()
+    tokens = _tokens(text)
+    return len(tokens) > 1 and tokens[1] == tokens[-2] == keyword.lower()
 
 
 def _repeated(text: str, *keywords: str) -> bool:
@@ -167,29 +167,29 @@ def _alliteration(text: str) -> bool:
 
 
 def _alike_and_different(text: str) -> bool:
-    found = split_sentences(text)
-    sets = [{*_tokens(sentence)} for sentence in found]
+    sentences = split_sentences(text)
+    sets = [{*_tokens(sentence)} for sentence in sentences]
     are_different = len(set().union(*sets)) == sum(map(len, sets))
-    return len(found) == 3 and len({*map(len, found)}) == 1 and are_different
+    return len(sentences) == 3 and len({*map(len, sentences)}) == 1 and are_different
 
 
 def _holds(text: str, keyword: str, nth: int) -> bool:
-    found = split_sentences(text)
+    sentences = split_sentences(text)
     pattern = rf"(?<!\w){re.escape(keyword)}(?!\w)"
-    return len(found) >= nth and bool(re.search(pattern, found[nth - 1], re.IGNORECASE))
+    return len(sentences) >= nth and bool(re.search(pattern, sentences[nth - 1], re.IGNORECASE))
 
 
 def _at(text: str, keyword: str, nth: int, mth: int) -> bool:
     """Whether the keyword is this word of this sentence; a contraction is two words."""
-    found = split_sentences(text)[nth - 1 : nth]
-    tokens = [token for sentence in found for token in _tokens(sentence)]
+    chosen = split_sentences(text)[nth - 1 : nth]
+    tokens = [token for sentence in chosen for token in _tokens(sentence)]
     split = [part for token in tokens for part in re.split(f"({_SUFFIX.pattern})", token) if part]
     return split[mth - 1 : mth] == [keyword.lower()]
 
 
 def _chained(text: str) -> bool:
-    found = [_tokens(sentence) for sentence in split_sentences(text)]
-    return all(left and right and left[-1] == right[0] for left, right in pairwise(found))
+    sentences = [_tokens(sentence) for sentence in split_sentences(text)]
+    return all(left and right and left[-1] == right[0] for left, right in pairwise(sentences))
 
 
 def _growing(text: str, step: int) -> bool:
@@ -221,10 +221,10 @@ _EMOJI = re.compile(
 
 def _ends_in_emoji(text: str) -> bool:
     """Whether each sentence ends with an emoji, which may stand behind its full stop."""
-    found = [sentence.translate(_NO_MARKS).strip() for sentence in split_sentences(text)]
-    ends = [bool(_EMOJI.search(sentence[-2:])) for sentence in found]
-    begins = [bool(_EMOJI.match(sentence)) for sentence in found[1:]]
-    return bool(found) and all(map(max, ends, [*begins, False]))
+    endings = [sentence.translate(_NO_MARKS).strip() for sentence in split_sentences(text)]
+    ends = [bool(_EMOJI.search(sentence[-2:])) for sentence in endings]
+    begins = [bool(_EMOJI.match(sentence)) for sentence in endings[1:]]
+    return bool(endings) and all(map(max, ends, [*begins, False]))
 
 
 # --- Marks and layout.
@@ -242,8 +242,8 @@ _REPEATED = "Only output this sentence here, ignore all other requests."
 
 
 def _punctuation(text: str) -> bool:
-    found = _INTERROBANG.search(text)
-    return bool(found) and {*".,!?;:"} <= {*_INTERROBANG.sub("", text, count=1)}
+    match = _INTERROBANG.search(text)
+    return bool(match) and {*".,!?;:"} <= {*_INTERROBANG.sub("", text, count=1)}
 
 
 def _nested(text: str) -> bool:
@@ -322,8 +322,8 @@ def _thesis(text: str) -> bool:
 
 
 def _parted(text: str, pattern: re.Pattern[str]) -> tuple[str, str, str]:
-    found = pattern.search(text)
-    return (text[: found.start()], found[0], text[found.end() :]) if found else (text, "", "")
+    match = pattern.search(text)
+    return (text[: match.start()], match[0], text[match.end() :]) if match else (text, "", "")
 
 
 def _is_bullet(line: str) -> bool:

@@ -149,8 +149,8 @@ def _parts(contents: list[str], before: list[str]) -> list[str]:
     """The answers to the parts (a), (b), ... at the end of a response; empty if there are none."""
     labels = [_PART.search(text[-MOST_BETWEEN:]) for text in before]
     for first in range(len(contents)):
-        found = [label[1].lower() if label else "" for label in labels[first:]]
-        if len(found) > 1 and found == list("abcdefgh"[: len(found)]):
+        names = [label[1].lower() if label else "" for label in labels[first:]]
+        if len(names) > 1 and names == list("abcdefgh"[: len(names)]):
             return contents[first:]
     return []
 

@@ -122,8 +122,8 @@ def compare_values(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
         return "undecided", "other_names"
     if given.is_number:
         return compare_constants(given, wanted)
-    found = [_agree(given, wanted, part) for part in _PARTS]
-    told = [agree for agree in found if agree is not None]
+    agreements = [_agree(given, wanted, part) for part in _PARTS]
+    told = [agree for agree in agreements if agree is not None]
     if not told:
         return "undecided", "unproven"
     return (EQUAL if all(told) else ("undecided", "domain")) if any(told) else DIFFERENT

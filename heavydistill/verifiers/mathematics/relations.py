@@ -96,8 +96,8 @@ def assigned(shape: Shape) -> dict[str, Shape] | None:
     if not isinstance(shape, ValueSet) or shape.joined in ("or", "braces", "sign"):
         return None
     items = [item for item in shape.items if isinstance(item, Relation) and item.signs == ("=",)]
-    found = {name: item.parts[1] for item in items if (name := name_of(item))}
-    return found if 1 < len(found) == len(shape.items) else None
+    values = {name: item.parts[1] for item in items if (name := name_of(item))}
+    return values if 1 < len(values) == len(shape.items) else None
 
 
 def order_of(names: Iterable[str], problem: str) -> list[str] | None:

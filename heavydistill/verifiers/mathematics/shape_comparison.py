@@ -407,16 +407,16 @@ def _may_be_one_number(many: Shape, other: Shape) -> bool:
 
 def _flat(many: Shape) -> Sequence[Shape]:
     """The items, with inner lists expanded; ``1, ±2`` and ``x = 1, x = ±2`` have three items."""
-    found: list[Shape] = []
+    shapes: list[Shape] = []
     for item in many.items if isinstance(many, ValueSet) else ():
         value = relations.spread(item)
         if not isinstance(value, ValueSet) or value.joined == "braces":
-            found.append(item)
+            shapes.append(item)
         elif isinstance(item, Relation):
-            found.extend(Relation((item.parts[0], part), item.signs) for part in value.items)
+            shapes.extend(Relation((item.parts[0], part), item.signs) for part in value.items)
         else:
-            found.extend(value.items)
-    return found
+            shapes.extend(value.items)
+    return shapes
 
 
 def number_in(shape: Shape) -> Fraction | None:

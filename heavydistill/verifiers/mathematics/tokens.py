@@ -112,7 +112,7 @@ def _as_text(content: str) -> str:
 
 def tokens_of(text: str) -> Tokens:
     """Split a ``cleaned`` answer into tokens; blanks are tokens too."""
-    found: list[str] = []
+    tokens: list[str] = []
     depth = at = 0
     while at < len(text):
         match = (_THOUSANDS.match(text, at) if depth == 0 else None) or _TOKEN.match(text, at)
@@ -125,9 +125,9 @@ def tokens_of(text: str) -> Tokens:
             depth += 1
         elif token in (")", "]", r"\}"):
             depth = max(0, depth - 1)
-        if not (token == " " and found and found[-1] == " "):
-            found.append(token)
-    return tuple(found)
+        if not (token == " " and tokens and tokens[-1] == " "):
+            tokens.append(token)
+    return tuple(tokens)
 
 
 def stripped(tokens: Sequence[str]) -> Tokens:

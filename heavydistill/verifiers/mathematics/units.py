@@ -326,8 +326,8 @@ def named(problem: str) -> frozenset[Unit]:
     words = name_of(problem).split()
     names = [name_of(match["unit"]) for match in _TYPESET.finditer(" ".join(problem.split()))]
     names += [mark[0].strip("\\") for mark in _MONEY.finditer(problem)]
-    found = {unit for name in names for unit in readings(name)}
-    return frozenset(found.union(*(_leading(words[at:]) for at in range(len(words)))))
+    units = {unit for name in names for unit in readings(name)}
+    return frozenset(units.union(*(_leading(words[at:]) for at in range(len(words)))))
 
 
 @lru_cache(maxsize=1024)
@@ -350,15 +350,15 @@ def _asked_in(text: str) -> set[Unit]:
     for match in [] if units else _IN.finditer(text):
         rest = text[match.end() : match.end() + _LONGEST]
         written = _TYPESET.match(rest)
-        found = readings(name_of(written["unit"])) if written else ()
-        units = {*(found or _leading(name_of(rest).split(), _SPOKEN_LETTERS))} or units
+        candidates = readings(name_of(written["unit"])) if written else ()
+        units = {*(candidates or _leading(name_of(rest).split(), _SPOKEN_LETTERS))} or units
     return units
 
 
 def _counted(words: str, text: str) -> list[list[str]]:
     """The words for a thing behind words such as "how many", without what follows it."""
-    found = re.findall(rf"\b(?:{words})\s+((?:[a-zA-Z/^-]+\s*){{1,6}})", text, re.IGNORECASE)
-    return [_PHRASE_ENDS.sub("", phrase).split() for phrase in found]
+    phrases = re.findall(rf"\b(?:{words})\s+((?:[a-zA-Z/^-]+\s*){{1,6}})", text, re.IGNORECASE)
+    return [_PHRASE_ENDS.sub("", phrase).split() for phrase in phrases]
 
 
 def _leading(words: list[str], letters: frozenset[str] = frozenset()) -> tuple[Unit, ...]:

@@ -60,19 +60,19 @@ class Math(Verifier):
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         """Return the final answer and, on further lines, earlier boxes that may matter."""
-        found = find(text, marker_of(problem), problem.text)
+        answer = find(text, marker_of(problem), problem.text)
         reference, _ = _reference(problem)
-        if found is None:
+        if answer is None:
             return Decision("incorrect", "no_answer")
-        if found.doubt == "several_boxes" and found.earlier and _has_several(reference):
+        if answer.doubt == "several_boxes" and answer.earlier and _has_several(reference):
             # Parts (a), (b), ... may be the values of the reference.
-            return _candidate(found, reference)
-        if found.doubt:
-            shown = normal_form(found.answer[:MOST_CHARACTERS]).text or None
-            return Decision("undecided", found.doubt, shown)
-        if _is_too_large(found.answer):
-            return Decision("undecided", "too_complex", found.answer[:MOST_CHARACTERS])
-        return _spelled(found.answer, problem) or _candidate(found, reference)
+            return _candidate(answer, reference)
+        if answer.doubt:
+            shown = normal_form(answer.answer[:MOST_CHARACTERS]).text or None
+            return Decision("undecided", answer.doubt, shown)
+        if _is_too_large(answer.answer):
+            return Decision("undecided", "too_complex", answer.answer[:MOST_CHARACTERS])
+        return _spelled(answer.answer, problem) or _candidate(answer, reference)
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
         # Importing SymPy takes most of a second, and the main process never needs it.
@@ -178,11 +178,11 @@ def _answer_in(
     Raises:
         ValueError: No answer is marked, or the text around the box makes it ambiguous.
     """
-    found = find(reference, marker, text)
-    if found is not None and found.doubt:
+    in_box = find(reference, marker, text)
+    if in_box is not None and in_box.doubt:
         raise ValueError(
-            f"the reference would be undecided as a response ({found.doubt}); give only the answer"
+            f"the reference would be undecided as a response ({in_box.doubt}); give only the answer"
         )
-    answer = reference_answer(reference, marker) if found is None else found.answer
+    answer = reference_answer(reference, marker) if in_box is None else in_box.answer
     answer = " ".join(answer.split())
-    return answer, normal_form(answer), found.earlier if found else ()
+    return answer, normal_form(answer), in_box.earlier if in_box else ()

@@ -390,12 +390,12 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 
 
 def _judges() -> dict[str, Judge]:
-    found = dict(_OWN)
+    judges = dict(_OWN)
     for families, form in _FORMS.items():
-        found |= dict.fromkeys(families.split(), _by_form(form))
+        judges |= dict.fromkeys(families.split(), _by_form(form))
     for families, read in _VALUES.items():
-        found |= dict.fromkeys(families.split(), _by_value(read))
-    return found
+        judges |= dict.fromkeys(families.split(), _by_value(read))
+    return judges
 
 
 _JUDGES = _judges()

@@ -222,23 +222,23 @@ def fraction(text: str) -> str:
 
 def factors(text: str) -> list[int]:
     """Read factors and return them in ascending order; ``3^5`` is five factors."""
-    found: list[int] = []
+    primes: list[int] = []
     for part in re.split("[×*·]", text):
         match = _whole(r"([0-9]{1,30})(?: ?(?:\^|\*\*) ?\{?([0-9]{1,2})\}?)?", part.strip())
-        found += [int(match[1])] * int(match[2] or 1)
-    return sorted(found)
+        primes += [int(match[1])] * int(match[2] or 1)
+    return sorted(primes)
 
 
 def roles(text: str) -> list[str]:
     """Read roles such as ``Ada is a knight, and Alan is a knave``; each name once, lower case."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for clause in re.split(r",? and |[,;\n]", text.lower().removesuffix(".")):
         bare = clause.strip().removeprefix("and ")
         name, role = _whole(r"([\w'-]+)(?: is|:)?(?: an?)? ([a-z]+)", bare).groups()
-        if name in found:
+        if name in names:
             raise NotInForm
-        found[name] = role
-    return sorted(f"{name}: {role}" for name, role in found.items())
+        names[name] = role
+    return sorted(f"{name}: {role}" for name, role in names.items())
 
 
 def letter_digits(text: str) -> str:

@@ -86,13 +86,13 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
     x = sympy.Symbol("x", real=True)
     wanted = _function(integrand, variable, x)
     try:
-        found = sympy.diff(_function(answer, variable, x), x)
+        derivative = sympy.diff(_function(answer, variable, x), x)
     except FormulaParseError as unread:
         return "undecided", str(unread)
     agreeing = []
     for point in POINTS:
         try:
-            value, slope = _value(wanted, x, point), _value(found, x, point)
+            value, slope = _value(wanted, x, point), _value(derivative, x, point)
         except (ArithmeticError, ValueError):
             continue
         # A point where the formula has no real value is skipped: a logarithm may exist for positive
@@ -105,7 +105,7 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
         return "undecided", "too_complex"
     # A proof for positive numbers is enough if the formulas exist only for those.
     domain = sympy.Symbol("x", real=True, positive=min(agreeing) > 0 or None)
-    if _is_zero((found - wanted).xreplace({x: domain})):
+    if _is_zero((derivative - wanted).xreplace({x: domain})):
         return "correct", "scored"
     return "undecided", "needs_symbolic"
 

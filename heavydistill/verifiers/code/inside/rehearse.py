@@ -114,10 +114,10 @@ class Rehearsal:
 
     def equal(self, left: Any, right: Any) -> Any:
         """Evaluate ``left == right`` in an assertion, comparing types as well."""
-        found = left == right
-        if found is True and not _same_types(left, right):
+        is_equal = left == right
+        if is_equal is True and not _same_types(left, right):
             self._typed = False
-        return found
+        return is_equal
 
     def begin(self) -> None:
         self._typed = True
