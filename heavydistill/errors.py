@@ -130,8 +130,8 @@ def remedy(fault: OSError, other: str) -> str:
         other: Description of another path, e.g. ``another --out``.
     """
     number = fault.errno
-    if number is None and (told := re.search(r"\[errno (\d+)\]", str(fault))):  # raised by pyarrow
-        number = int(told[1])
+    if number is None and (match := re.search(r"\[errno (\d+)\]", str(fault))):  # raised by pyarrow
+        number = int(match[1])
     if number in _NO_PLACE:
         return f"Give {other}"
     if number in _FULL:

@@ -358,7 +358,7 @@ def _misfit(each: Plugin) -> str:
 
 def _told(error: BaseException) -> str:
     """Return the type, message and place of an error in a plug-in."""
-    told = f"{type(error).__name__}: {error}".rstrip(": ")
+    message = f"{type(error).__name__}: {error}".rstrip(": ")
     last = traceback.extract_tb(error.__traceback__)[-1]
     is_placed = last.filename != __file__ and not isinstance(error, SyntaxError)
-    return f"{told} ({Path(last.filename).name}:{last.lineno})" if is_placed else told
+    return f"{message} ({Path(last.filename).name}:{last.lineno})" if is_placed else message

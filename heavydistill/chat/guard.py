@@ -151,8 +151,8 @@ class Inspection:
 
     def _where(self, part: str) -> str:
         all_of_it = self._chat.decode([*self.tokens.prompt, *self.tokens.completion])
-        there = self._found(part, all_of_it)[0] >= 0
-        how = "is in the row and not learnt there" if there else "is not in the row"
+        is_in_row = self._found(part, all_of_it)[0] >= 0
+        how = "is in the row and not learnt there" if is_in_row else "is not in the row"
         return f"{_shown(part)} {how}"
 
     def _tags(self, asked: str, whole: str) -> Iterable[tuple[str, str]]:

@@ -187,10 +187,10 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
 
     yield f"Writes {plan.folder} at the end; every response is kept in {plan.journal}"
     if thinking := estimate.thinking:
-        there, counter = thinking.in_journal.low, estimate.thinker_tokenizer
+        in_journal, counter = thinking.in_journal.low, estimate.thinker_tokenizer
         yield (
-            f"In the journal: {there:,} of {there + thinking.amounts.calls.low:,} trajectories; "
-            "repeats of failed requests are not in the estimate"
+            f"In the journal: {in_journal:,} of {in_journal + thinking.amounts.calls.low:,} "
+            "trajectories; repeats of failed requests are not in the estimate"
         )
         counted = f"an {counter}" if counter == ESTIMATED else f"the tokenizer {counter}"
         template = f"up to {TEMPLATE_TOKENS} of chat template each"

@@ -150,8 +150,8 @@ class Progress:
                 try:
                     say(line, self._console)
                 except SystemExit:  # from rich, if nobody reads the pipe any more
-                    said = "The program that reads the output has ended; the run goes on."
-                    print(said, file=sys.stderr)
+                    note = "The program that reads the output has ended; the run goes on."
+                    print(note, file=sys.stderr)
 
 
 def remark_without_thinking(run: ResolvedRun) -> str:

@@ -78,8 +78,8 @@ def publish(
     done = send(parcel, options)
     for name in done.deleted:
         say(f"Deleted from the Hub, because only an earlier publication had it: {name}", console)
-    said = "Published" if done.is_new else "Nothing differs, nothing was sent"
-    say(f"{said}: {done.url} ({'private' if done.is_private else 'public'})", console)
+    outcome = "Published" if done.is_new else "Nothing differs, nothing was sent"
+    say(f"{outcome}: {done.url} ({'private' if done.is_private else 'public'})", console)
     say(f"Commit {done.commit}", console)
 
 

@@ -86,8 +86,8 @@ def generate(
             text = prompts.thinker_prompt(problem.text, prompt)
             messages = conversation(text, problem.history, plan.config.system)
             *before, last = texts_of(messages)
-            for message, said in zip(messages, before, strict=False):
-                console.print(plain(f"[{message['role']}]\n{said}\n"), soft_wrap=True)
+            for message, before_message in zip(messages, before, strict=False):
+                console.print(plain(f"[{message['role']}]\n{before_message}\n"), soft_wrap=True)
             console.print(plain(last), soft_wrap=True)
         print_command("Next", same_command(), console)
         return

@@ -223,12 +223,12 @@ def error_of(
         at = f"{where}: " if isinstance(where, Path) else where
         at = f"{where}, line {line}: " if line else at
         return ConfigError(f"{at}{what}", suggestion or fix)
-    told = [
+    lines = [
         f"\n  {f'line {line}: ' * bool(line)}{what}. {suggestion}".rstrip()
         for line, what, suggestion in sorted(faults)
     ]
     of = f" in {where}".rstrip(": ") if where else ""
-    return ConfigError(f"{len(faults)} keys{of} are wrong", f"Correct them:{''.join(told)}")
+    return ConfigError(f"{len(faults)} keys{of} are wrong", f"Correct them:{''.join(lines)}")
 
 
 def line_of(path: Path, *place: str | int) -> int:

@@ -99,14 +99,17 @@ def build_sets(
         build.read(on_progress)
         _require_problems(build)
         selection.mark_wanted(build)
-        asked, answers = [], None
+        redeliberated, answers = [], None
         if config.redeliberate:
             redeliberation = Redeliberation(build, runs, contact)
             for _, run, volume in redeliberation.volumes:
                 on_volume(run, volume)
             if not dry_run:
                 rows = held.enter_context(TemporaryDirectory(prefix="heavydistill-"))
-                asked, answers = redeliberation.ask(Path(rows), on_progress), redeliberation.answers
+                redeliberated, answers = (
+                    redeliberation.ask(Path(rows), on_progress),
+                    redeliberation.answers,
+                )
         selection.select(build)
         writer = SetWriter(build, folder, answers)
         done, total = 0, len(build.all_notes)
@@ -119,7 +122,7 @@ def build_sets(
         template = build.student.chat_template
         if template is not None:
             (folder / CHAT_TEMPLATE).write_text(template, encoding="utf-8")
-        manifest = _manifest(build, writer, _guarded(build, folder), asked)
+        manifest = _manifest(build, writer, _guarded(build, folder), redeliberated)
         if not any(sum(splits.values()) for splits in manifest.rows.values()):
             raise EmptyError(manifest)
         write_manifest(manifest, folder)

@@ -151,8 +151,8 @@ def _as_in_run(choice: Redeliberate, run: RunConfig) -> Redeliberate:
         chosen = SamplingChoice(**(known | chosen.model_dump(exclude_none=True)))
     else:
         endpoint = of_another_model(endpoint)
-    asked = {"teacher": name, "endpoint": choice.endpoint or endpoint, "sampling": chosen}
-    return choice.model_copy(update=asked)
+    overrides = {"teacher": name, "endpoint": choice.endpoint or endpoint, "sampling": chosen}
+    return choice.model_copy(update=overrides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +192,9 @@ def volume_of(run: ResolvedRun, pairs: Pairs, section: str = "redeliberate") -> 
         if reader:
             tokens += reader.count(problem.history_json)
         keys = [key(model.model, revision, one) for one in requests_of(run, problem, cache)]
-        known = sum(journal.state(each) == "answered" for each in keys) if journal else 0
-        count, in_journal, longest = count + 1, in_journal + known, max(longest, tokens)
-        prompt_tokens += tokens * (d - known)
+        answered = sum(journal.state(each) == "answered" for each in keys) if journal else 0
+        count, in_journal, longest = count + 1, in_journal + answered, max(longest, tokens)
+        prompt_tokens += tokens * (d - answered)
         rounds.add(cache.round)
     room = model.context - run.config.system_tokens - longest - TEMPLATE_TOKENS
     if most > room:

@@ -204,16 +204,16 @@ class Examination:
         )
 
     def _unasked(self, error: Exception, status: object) -> TeacherError:
-        said = self._redact(f"{type(error).__name__}: {error}")
+        message = self._redact(f"{type(error).__name__}: {error}")
         if isinstance(status, int) and status in (401, 403):
             return wrong_key(self._url, self._endpoint, status)
         if isinstance(error, ValueError):
             return TeacherError(
-                f"{self._url} did not answer with a chat completion: {said}",
+                f"{self._url} did not answer with a chat completion: {message}",
                 "Check the address: it ends in /v1 as a rule.",
             )
         return TeacherError(
-            f"{self._url} did not answer: {said}",
+            f"{self._url} did not answer: {message}",
             "Run the same command again when the server answers.",
         )
 
@@ -242,17 +242,17 @@ class Examination:
         return min(_ENOUGH, self._fitting, most)
 
     def _context(self) -> Finding:
-        said = ServerProbe().context(self._profile.model, self._endpoint)
+        reported = ServerProbe().context(self._profile.model, self._endpoint)
         known = self._patient.context
         by_us = f"{known.tokens:,} tokens, {known.source}"
-        if not said:
+        if not reported:
             fix = "" if known.is_known else f"{SET_IT[0].upper()}{SET_IT[1:]}."
             text = f"the server does not say it; {by_us}"
             return Finding("context", "warning" if fix else "ok", text, fix)
-        text = f"{said:,} tokens by its list of models"
-        if known.is_known and said >= known.tokens:
+        text = f"{reported:,} tokens by its list of models"
+        if known.is_known and reported >= known.tokens:
             return Finding("context", "ok", text)
-        self._seen["context"] = said
+        self._seen["context"] = reported
         beside = f"; {by_us}" if known.is_known else ""
         return Finding("context", "ok", f"{text}, which the run obeys{beside}")
 
@@ -427,23 +427,23 @@ class Examination:
         # With the run's other parameters: some servers accept n, but not with a stream or a seed.
         body = self._patient.parameters | (_STREAM if self._seen.get("stream", True) else {})
         answer = self._try(_SHORT, **body | {"temperature": 1.0, "n": _SAMPLES})
-        said = answer.texts
+        texts = answer.texts
         singly = "the run asks for each sample by itself"
         result: Result = "ok"
         if answer.refusal:
             why = "is refused"
-        elif len(said) < 2:
-            why = f"is ignored: {len(said)} choice came"
-        elif len(set(said)) < len(said):
-            why = f"brought {len(said)} choices, {len(set(said))} different at temperature 1"
+        elif len(texts) < 2:
+            why = f"is ignored: {len(texts)} choice came"
+        elif len(set(texts)) < len(texts):
+            why = f"brought {len(texts)} choices, {len(set(texts))} different at temperature 1"
             result = "warning"
         elif fault := self._undercounted(answer):
-            why = f"brought {len(said)} choices, but their tokens are not all counted: {fault}"
+            why = f"brought {len(texts)} choices, but their tokens are not all counted: {fault}"
             result = "warning"
         else:
-            self._seen["n"] = len(said)
-            text = f"n={_SAMPLES} brought {len(said)} choices, all different at temperature 1"
-            return Finding("n", "ok", f"{text}: a request brings up to {len(said)} samples")
+            self._seen["n"] = len(texts)
+            text = f"n={_SAMPLES} brought {len(texts)} choices, all different at temperature 1"
+            return Finding("n", "ok", f"{text}: a request brings up to {len(texts)} samples")
         self._seen["n_because"] = f"n={_SAMPLES} {why}"
         return Finding("n", result, f"n={_SAMPLES} {why}, so {singly}")
 

@@ -90,11 +90,11 @@ def _gpus() -> list[tuple[str, int]]:
 def _torch(gpus: list[tuple[str, int]]) -> Finding:
     import torch
 
-    there = [f"{name}, {memory / _GIB:.0f} GiB" for name, memory in gpus]
+    devices = [f"{name}, {memory / _GIB:.0f} GiB" for name, memory in gpus]
     if torch.cuda.is_available():
-        return Finding("gpu", "ok", "; ".join(there) or f"{torch.cuda.device_count()} by torch")
-    if there:
-        text = f"torch {torch.__version__} cannot use {'; '.join(there)}"
+        return Finding("gpu", "ok", "; ".join(devices) or f"{torch.cuda.device_count()} by torch")
+    if devices:
+        text = f"torch {torch.__version__} cannot use {'; '.join(devices)}"
         fix = f"{_INSTALL} 'torch' from the index of its CUDA builds, and a driver for that CUDA."
         return Finding("gpu", "warning", text, fix)
     text = f"none; torch {torch.__version__} runs on {os.cpu_count()} CPU cores"

@@ -116,8 +116,8 @@ def _minus_controls(run: Path, rounds: int) -> dict[str, dict[str, float]]:
     if run.name != AFTER or not (run.parent / CONTROLS).is_file():
         return {}
     names = [*map(alone_name, WORDINGS), *(name for name in NAMES if name != ALONE)]
-    there = {name: run.parent / name for name in names if (run.parent / name).is_dir()}
-    traces = {name: all_traces(folder) for name, folder in there.items()}
+    folders = {name: run.parent / name for name in names if (run.parent / name).is_dir()}
+    traces = {name: all_traces(folder) for name, folder in folders.items()}
     return minus_controls(all_traces(run), rounds, traces)
 
 

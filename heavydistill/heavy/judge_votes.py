@@ -122,8 +122,8 @@ def said_in(reply: str, finish_reason: FinishReason, form: Replies = "verdict") 
         text = text[-_LONGEST_END:].rpartition("\n")[2]
     verdict = _REPLY[form].fullmatch(text)
     # A letter and the word after it must agree.
-    said = {_SAID[word.lower()] for word in verdict.groups() if word} if verdict else set()
-    return said.pop() if len(said) == 1 else "invalid"
+    labels = {_SAID[word.lower()] for word in verdict.groups() if word} if verdict else set()
+    return labels.pop() if len(labels) == 1 else "invalid"
 
 
 def shown(reply: str) -> str:

@@ -174,9 +174,9 @@ def pack(folder: Path, options: PublishOptions) -> PublishBundle:
 def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
     """Return the checked files of sets, and the message of the commit."""
     manifest = read_manifest(folder)
-    there = hashes(folder)
-    names = sorted({*there, *manifest.files})
-    if other := [name for name in names if there.get(name) != manifest.files.get(name)]:
+    digests = hashes(folder)
+    names = sorted({*digests, *manifest.files})
+    if other := [name for name in names if digests.get(name) != manifest.files.get(name)]:
         raise PublishError(
             f"{folder / other[0]} does not match {MANIFEST}: it was changed, added or removed "
             "after the build",
@@ -223,9 +223,9 @@ def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
         )
     weights, adapter = weights_of(folder), adapter_config(folder)
     configs = _FULL_CONFIGS if adapter is None else (ADAPTER_CONFIG,)
-    there = [name for name in (*configs, *_TOKENIZER, *_MEASURED) if (folder / name).is_file()]
+    present = [name for name in (*configs, *_TOKENIZER, *_MEASURED) if (folder / name).is_file()]
     for name in (configs[0], _TOKENIZER_CONFIG):
-        if name not in there:
+        if name not in present:
             raise PublishError(
                 f"{folder} lacks {name}, without which the model cannot be loaded",
                 "Put the file back, or train again.",
@@ -234,7 +234,7 @@ def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
     files: Files = {
         CARD: model_card(record, folder, options).encode(),
         RECORD: folder / RECORD,
-        **{name: folder / name for name in (*weights, *there)},
+        **{name: folder / name for name in (*weights, *present)},
     }
     if adapter is not None:
         base = origin_of(record, options.profiles).base
@@ -478,8 +478,8 @@ def _connected(options: PublishOptions) -> Iterator[HfApi]:
     except Exception as error:
         # On one line, without the token and without signatures in URLs.
         plain = re.sub(r"\?\S+", "", " ".join(str(error).split())).replace(token, "[HF_TOKEN]")
-        said = plain or type(error).__name__
-        raise _explained(error, said, endpoint.hostname, options.repo_id) from error
+        message = plain or type(error).__name__
+        raise _explained(error, message, endpoint.hostname, options.repo_id) from error
 
 
 def _explained(error: Exception, said: str, hub: str, repo_id: str) -> HeavydistillError:

@@ -75,14 +75,14 @@ def authors_of(manifest: Manifest | RunTraces, profiles: Sequence[Path] = ()) ->
 
 def _known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
     """Return the profile of every known name of a model."""
-    known: dict[str, ProfileFile] = {}
+    by_name: dict[str, ProfileFile] = {}
     for file in (load_profile(path) for path in (*profiles, *shipped("configs/teachers").values())):
         setups = file.vllm.gpus.values() if file.vllm else ()
         served = [setup.model for setup in setups if setup and setup.model]
         offered = [offer.model for offer in file.providers.values()]
         for name in (file.name, file.served_name, *offered, *served):
-            known.setdefault(name, file)
-    return known
+            by_name.setdefault(name, file)
+    return by_name
 
 
 def _authors(wrote: Iterable[tuple[str, str]], known: Mapping[str, ProfileFile]) -> list[Author]:

@@ -82,8 +82,8 @@ def _shards(folder: Path) -> list[str]:
     for name in names:
         if not _SHARD.fullmatch(name) or not (folder / name).is_file():
             raise PublishError(f"{folder / INDEX} names {name}, which is missing", _AGAIN)
-        there = _tensors(folder / name)
-        if missing := sorted(key for key in places if places[key] == name and key not in there):
+        tensors = _tensors(folder / name)
+        if missing := sorted(key for key in places if places[key] == name and key not in tensors):
             raise PublishError(f"{folder / name} lacks {missing[0]}, which is in the index", _AGAIN)
     return names
 

@@ -72,12 +72,12 @@ def claim_metrics(problems: Iterable[ClaimFigures | None]) -> dict[str, Any]:
 
     Without any claim, only the coverage has a value.
     """
-    known = [each for each in problems if each]
-    coverage = [each.coverage for each in known]
+    with_claims = [each for each in problems if each]
+    coverage = [each.coverage for each in with_claims]
     values = [
-        bootstrap_mean(coverage) if known else None,
-        bootstrap_statistic([each.counts for each in known], _balanced_accuracy),
-        bootstrap_mean([each.contradictions for each in known]) if any(coverage) else None,
+        bootstrap_mean(coverage) if with_claims else None,
+        bootstrap_statistic([each.counts for each in with_claims], _balanced_accuracy),
+        bootstrap_mean([each.contradictions for each in with_claims]) if any(coverage) else None,
     ]
     return dict(zip(NAMES, values, strict=True))
 

@@ -361,8 +361,8 @@ def _control_changes(before: Side, after: Side) -> dict[str, Change]:
 def _claim_changes(*runs: list[ClaimFigures | None]) -> dict[str, Any]:
     """The changes of the claims' metrics, from the figures per problem in one run or in two."""
     problems = [[each for each in of_runs if each] for of_runs in zip(*runs, strict=True)]
-    known = [each for each in problems if len(each) == len(runs)]
-    *before, after = ([each[number] for each in known] for number in range(len(runs)))
+    paired = [each for each in problems if len(each) == len(runs)]
+    *before, after = ([each[number] for each in paired] for number in range(len(runs)))
     old, new = claim_metrics(before[0]) if before else {}, claim_metrics(after)
     differences = claim_differences(after, before[0]) if before else {}
     return {

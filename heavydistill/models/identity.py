@@ -289,14 +289,14 @@ def _known(journal: Path, name: str) -> list[KnownModel]:
         raise _unusable(path, error) from error
     lines = data[: data.rfind(b"\n") + 1].splitlines()  # the last one may be torn by a kill
     try:
-        known = [_LINE.validate_json(line) for line in lines]
+        lines_read = [_LINE.validate_json(line) for line in lines]
     except ValidationError as error:
         raise JournalError(
             f"{path} is damaged",
             "Restore it from a copy, or give another --journal. Without the file, the journal's "
             "responses count as those of the models that are served now.",
         ) from error
-    return [each for each in known if each.model == name]
+    return [each for each in lines_read if each.model == name]
 
 
 @contextlib.contextmanager

@@ -240,8 +240,8 @@ def _reach(
         return reached, []
     contexts = []
     for profile in profiles:
-        said = contact.context(profile.model, reached) if contact else None
-        contexts.append(context_of(profile, endpoint, reached, said, needed, saved))
+        served_context = contact.context(profile.model, reached) if contact else None
+        contexts.append(context_of(profile, endpoint, reached, served_context, needed, saved))
     if all(context.source in (Source.SET, Source.PROFILE) for context in contexts):
         return reached, contexts
     least = min(context.tokens for context in contexts)

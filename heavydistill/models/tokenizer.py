@@ -241,7 +241,7 @@ class ServerTokenizer:
         body = {"model": self._model, "add_special_tokens": False, **texts}
         url = f"{self._endpoint.urls[0].rstrip('/').removesuffix('/v1')}/tokenize"
         most = _MOST_BYTES + _BYTES_A_TOKEN * _ESTIMATE.count(text)
-        said = ""
+        message = ""
         for wait_s in _WAITS_S:
             time.sleep(wait_s)
             try:
@@ -250,17 +250,17 @@ class ServerTokenizer:
                 )
                 status, reply = submit(asked).result()
             except Exception as error:  # whatever a server or a network does
-                said = f"{type(error).__name__}: {error}"
+                message = f"{type(error).__name__}: {error}"
                 continue
             tokens = reply.get("tokens") if isinstance(reply, dict) else None
             if isinstance(tokens, list) and 0 < len(tokens) <= _ESTIMATE.count(text) + 2:
                 self._has_counted = True
                 return len(tokens)
             is_refused = status >= _REFUSED
-            said = f"HTTP {status}: {message_of(reply)}" if is_refused else "no list of tokens"
+            message = f"HTTP {status}: {message_of(reply)}" if is_refused else "no list of tokens"
             if status not in _BUSY:
                 break
-        return self._redact(said, _MOST_SAID)
+        return self._redact(message, _MOST_SAID)
 
 
 def reader_of(tokenizer: str) -> Reader:

@@ -90,7 +90,7 @@ def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
 
     Raises ProblemsError if a column is missing, or if several columns match a field.
     """
-    there = list(dict.fromkeys(column for row in table.rows for column in row.values))
+    present = list(dict.fromkeys(column for row in table.rows for column in row.values))
     where = table.rows[0].where
     for field, column in mapped.items():
         if field not in FIELDS:
@@ -98,22 +98,22 @@ def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
                 f"problems.columns.{field}: there is no such field",
                 choices(field, FIELDS, "Fields"),
             )
-        if column not in there:
+        if column not in present:
             raise ProblemsError(
                 f"{where}: there is no column {column!r} (problems.columns.{field})",
-                choices(column, there, "Columns there"),
+                choices(column, present, "Columns there"),
             )
     if {"text", "messages"} <= mapped.keys():
         raise ProblemsError(
             "problems.columns maps both text and messages", "Map the one that holds the problems."
         )
-    has_text = "text" in mapped or not {"text", *ALIASES["text"]}.isdisjoint(there)
-    is_conversation = "messages" in mapped or (not has_text and "messages" in there)
-    if "text" in there and "text" not in mapped and not is_conversation:
+    has_text = "text" in mapped or not {"text", *ALIASES["text"]}.isdisjoint(present)
+    is_conversation = "messages" in mapped or (not has_text and "messages" in present)
+    if "text" in present and "text" not in mapped and not is_conversation:
         _refuse_two_texts(table)
     other = "text" if is_conversation else "messages"
     fields = [field for field in FIELDS if field != other]
-    columns = {field: mapped.get(field) or _own_column(field, there, where) for field in fields}
+    columns = {field: mapped.get(field) or _own_column(field, present, where) for field in fields}
     return {field: column for field, column in columns.items() if column is not None}
 
 

@@ -115,8 +115,8 @@ def _read(options: Any) -> tuple[list[str], list[Any]]:
             '{"label": [...], "text": [...]} or {"A": ..., "B": ...}'
         )
     if options.keys() != {"label", "text"}:
-        there = {str(label): text for label, text in options.items() if text is not None}
-        return [*there], [*there.values()]
+        given = {str(label): text for label, text in options.items() if text is not None}
+        return [*given], [*given.values()]
     labels, texts = options["label"], options["text"]
     if isinstance(labels, list) and isinstance(texts, list) and len(labels) == len(texts):
         return [str(label) for label in labels], texts

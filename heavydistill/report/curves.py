@@ -113,9 +113,12 @@ def draw(
             "compare. With markers: evaluations.",
             fontsize=8,
         )
-        for kind, said in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        for kind, metadata in (
+            ("png", {"Software": None}),
+            ("svg", {"Date": None, "Creator": None}),
+        ):
             with new_file(folder / f"{NAME}.{kind}") as file:
-                figure.savefig(file, format=kind, dpi=120, metadata=said)
+                figure.savefig(file, format=kind, dpi=120, metadata=metadata)
 
 
 def _draw_line(axes: Axes, name: str, points: list[Point], window: int) -> bool:

@@ -34,11 +34,11 @@ def picture_of(which: str, status: Status | None, is_alive: bool = True) -> Rend
 
 def line_of(status: Status) -> str:
     """Return the progress of a run on one line."""
-    there, samples = status.samples
+    answered, samples = status.samples
     lost = sum(sum(stage.failures.values()) for stage in status.stages)
     parts = [
         f"{span(status.at - status.began)}: {status.finished:,}/{status.problems:,} problems",
-        f"{there:,}/{samples:,} samples",
+        f"{answered:,}/{samples:,} samples",
         f"{lost:,} lost" if lost else "",
         "" if status.left_s is None else f"{span(status.left_s)} left",
     ]

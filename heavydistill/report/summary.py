@@ -453,13 +453,13 @@ def cost(*stages: Usage) -> str:
     cheaper, and a lower bound if the tokens of some samples are unknown.
     """
     costs = [used.cost_usd for used in stages if used.requests or used.cost_usd is not None]
-    known = [cost for cost in costs if cost is not None]
-    if not known or len(known) < len(costs):
+    prices = [cost for cost in costs if cost is not None]
+    if not prices or len(prices) < len(costs):
         return UNKNOWN
     is_partial = any(used.unknown_prompt or used.unknown_completion for used in stages)
     is_most = any(used.cached and not used.has_cached_price for used in stages)
-    bound = _BOUNDS[is_most, is_partial] if sum(known) else ""
-    return f"{bound}{sum(known):,.2f}"
+    bound = _BOUNDS[is_most, is_partial] if sum(prices) else ""
+    return f"{bound}{sum(prices):,.2f}"
 
 
 def usage(summary: Summary) -> Grid:

@@ -106,12 +106,12 @@ def _verdict(generation: Generation) -> Text:
 def _print_claims(claims: Sequence[CheckedClaim], console: Console) -> None:
     """Print what a deliberation says of attempts, by position in the cache, and if it is true."""
     styles = {True: ("true", "green"), False: ("false", "red"), None: ("unknown", "yellow")}
-    said = []
+    lines = []
     for each in claims:
         word, style = styles[each.is_true]
-        said.append(Text(f"#{each.claim.attempt} {each.claim.says} ({word})", style=style))
-    if said:
-        console.print(Text("claims: ", style="dim") + Text(", ").join(said))
+        lines.append(Text(f"#{each.claim.attempt} {each.claim.says} ({word})", style=style))
+    if lines:
+        console.print(Text("claims: ", style="dim") + Text(", ").join(lines))
     if contradictions := [f"#{each.claim.attempt}" for each in claims if each.is_contradiction]:
         console.print(Text(f"contradicts its own answer: {', '.join(contradictions)}", style="red"))
 

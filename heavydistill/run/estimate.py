@@ -144,12 +144,12 @@ def estimate(plan: Plan) -> Estimate:
     for stage, model in asked.items():
         if stage not in (THINK, JUDGE):
             total = len(plan.problems) * model.samples
-            there = min(total, whole * model.samples, others)
-            calls = Range(total - there, total)
+            answered = min(total, whole * model.samples, others)
+            calls = Range(total - answered, total)
             budget = (config.cache.budget_tokens or 0) + TEMPLATE_TOKENS
             budget += config.system_tokens
             read = Range(-(-calls.low // _samples_a_call(model)), total * budget)
-            stages += [_stage(stage, model, Range(0, there), calls, read, means.get(stage))]
+            stages += [_stage(stage, model, Range(0, answered), calls, read, means.get(stage))]
     if run.judge and config.judge:
         # Maximum length of the judge's prompt for each problem that may need a judge.
         reader = reader_of(run.judge.profile.tokenizer)
@@ -196,8 +196,8 @@ def _thinking(
         least += -(-count // shared) * (1 if counter.name == ESTIMATED else length)
         most += count * length
     answered = len(missing) * k - calls
-    read, there = Range(least, most), Range(answered, answered)
-    return _stage(THINK, thinker, there, Range(calls, calls), read, means), whole
+    read, in_journal = Range(least, most), Range(answered, answered)
+    return _stage(THINK, thinker, in_journal, Range(calls, calls), read, means), whole
 
 
 def _stage(
@@ -288,8 +288,8 @@ def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, M
             break
 
     def mean(counts: list[int]) -> float | None:
-        known = [count for count in counts if count >= 0]
-        return sum(known) / len(known) if known else None
+        counted = [count for count in counts if count >= 0]
+        return sum(counted) / len(counted) if counted else None
 
     means = {}
     for stage, records in by_stage.items():

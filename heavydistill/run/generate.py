@@ -196,16 +196,16 @@ def _check_roles(run: ResolvedRun, problems: Sequence[Problem]) -> None:
     Not covered: the chat templates of served models, which are not known here.
     """
     system = run.config.system
-    told = problems if system else [each for each in problems if each.history_json]
-    own = (each for each in told if each.history[:1] and each.history[0].role == "system")
+    with_turns = problems if system else [each for each in problems if each.history_json]
+    own = (each for each in with_turns if each.history[:1] and each.history[0].role == "system")
     if system and (first := next(own, None)):
         raise ConfigError(
             f"system is set, but the messages of problem {first.id} begin with a system message",
             "Leave one of them out.",
         )
     for model in (run.thinker, run.deliberator):
-        if told and model and model.is_local:
-            asked = (conversation(each.text, each.history, system) for each in told)
+        if with_turns and model and model.is_local:
+            asked = (conversation(each.text, each.history, system) for each in with_turns)
             require_roles(model.profile.model, asked)
 
 

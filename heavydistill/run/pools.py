@@ -155,8 +155,8 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     for path in trace_files(Path(config.pools or "")):
         with path.open("rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
-    known = whole.hexdigest()
-    if config.pools_sha256 not in (None, known):
+    digest = whole.hexdigest()
+    if config.pools_sha256 not in (None, digest):
         raise ConfigError(
             f"pools: {config.pools} no longer holds the traces whose hash is pools_sha256",
             "Give the folder of those traces, or set pools_sha256 to null to use the new ones.",
@@ -168,7 +168,7 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
             "Remove think.k (--k); cache.width sets the number of attempts in a cache.",
         )
     tree = config.model_dump()
-    tree["think"]["k"], tree["pools_sha256"] = pools.k, known
+    tree["think"]["k"], tree["pools_sha256"] = pools.k, digest
     fix = f"The pools have up to {pools.k} trajectories; correct the key, or give other pools."
     return parse(RunConfig, tree, f"pools {config.pools}: ", fix)
 

@@ -175,9 +175,9 @@ def run_shard(shard: Shard) -> ShardEnd:
     except KeyboardInterrupt:
         return ShardEnd(name, StoppedError("Interrupted", _AGAIN))
     except Exception as error:
-        told = f"Shard {shard.number} failed: {type(error).__name__}: {error}"
+        message = f"Shard {shard.number} failed: {type(error).__name__}: {error}"
         fix = f"This is a defect, please report it with this:\n{traceback.format_exc()}"
-        return ShardEnd(name, RunError(told, fix))
+        return ShardEnd(name, RunError(message, fix))
     return ShardEnd(name, None)
 
 

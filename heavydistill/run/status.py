@@ -102,11 +102,11 @@ class Status:
     def samples(self) -> tuple[int, int]:
         """Return (samples received, samples that the run needs), not counting a judge's."""
         stages = [stage for stage in self.stages if stage.per_problem]
-        there = sum(
+        answered = sum(
             max(stage.done * stage.per_problem, stage.from_journal + stage.received)
             for stage in stages
         )
-        return there, sum(stage.problems * stage.per_problem for stage in stages)
+        return answered, sum(stage.problems * stage.per_problem for stage in stages)
 
 
 OnStatus = Callable[[Status], None]
@@ -278,8 +278,8 @@ class StatusWriter:
         arrived, or none for longer than estimated. The lock must be held.
         """
         then, now = self._moments[0], self._moments[-1]
-        there, needed = self._status.samples
-        if there >= needed:
+        answered, needed = self._status.samples
+        if answered >= needed:
             return 0.0
         arrived = next(moment.at for moment in self._moments if moment.received == now.received)
         received = now.received - then.received
@@ -289,7 +289,7 @@ class StatusWriter:
             return None
         if received < min(_FEWEST_RECEIVED, needed):
             return None
-        left = (arrived - then.at) * (needed - there) / received - (now.at - arrived)
+        left = (arrived - then.at) * (needed - answered) / received - (now.at - arrived)
         return left if left > 0 else None
 
 

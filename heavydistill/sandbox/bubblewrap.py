@@ -103,12 +103,12 @@ def interpreter() -> tuple[str, list[str]]:
     command = [path, "-I", "-S", "-B", "-c", _QUESTION]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_ASK_S, env={}, cwd="/")
-        said = json.loads(done.stdout)
+        reported = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, json.JSONDecodeError) as error:
         raise ValueError(f"{path} does not report which files it needs: {error}") from error
-    paths = sorted({Path(folder) for folder in said["folders"]})
+    paths = sorted({Path(folder) for folder in reported["folders"]})
     folders = [folder for folder in paths if not set(folder.parents) & set(paths)]
-    mapped = [Path(file) for file in said["mapped"]]
+    mapped = [Path(file) for file in reported["mapped"]]
     libraries = [file for file in mapped if not any(map(file.is_relative_to, folders))]
     # Programs name the loader by a path that may lead through links in folders that are hidden.
     links = {Path(name): Path(name).resolve() for name in glob.glob("/lib*/ld-*.so*")}
@@ -154,8 +154,8 @@ def _watched(
         alive.close()
         process.communicate()
         raise
-    told, out, err = bytearray(), bytearray(), bytearray()
-    sinks = {reports: told, process.stdout.fileno(): out, process.stderr.fileno(): err}
+    report, out, err = bytearray(), bytearray(), bytearray()
+    sinks = {reports: report, process.stdout.fileno(): out, process.stderr.fileno(): err}
     ended: Ended | None = None
     try:
         ended = _read(sinks, reports, ends, limits)
@@ -164,8 +164,8 @@ def _watched(
     # The launcher's last report may arrive after the rest of the output.
     os.set_blocking(reports, False)
     with contextlib.suppress(BlockingIOError):
-        told += os.read(reports, _CHUNK)
-    lines = told.splitlines()
+        report += os.read(reports, _CHUNK)
+    lines = report.splitlines()
     if b"begun" not in lines or code < 0:
         late = b"the sandbox did not start within %g s" % limits.wall_s
         why = late if ended == "wall" else bytes(err).strip() or b"the sandbox was killed"

@@ -70,14 +70,14 @@ class SandboxFusion(Sandbox):
                 f"{self._url}/run_code", json=job, timeout=timeout_s, stream=True
             ) as response:
                 response.raise_for_status()
-                said = bytearray()
+                body = bytearray()
                 for chunk in response.iter_content(_CHUNK):
-                    said += chunk
-                    if len(said) > _MOST_ANSWER_BYTES:
+                    body += chunk
+                    if len(body) > _MOST_ANSWER_BYTES:
                         raise ValueError(
                             f"the server's answer has more than {_MOST_ANSWER_BYTES} bytes"
                         )
-            return _read(json.loads(said), limits)
+            return _read(json.loads(body), limits)
         except (requests.RequestException, ValueError) as error:
             return unavailable(f"SandboxFusion: {type(error).__name__}: {str(error)[:200]}")
 

@@ -140,10 +140,10 @@ def probe(folder: Path) -> None:
 
     Leaves no file behind.
     """
-    there = folder.absolute()
-    while not _is_there(there):
-        there = there.parent
-    with tempfile.TemporaryFile(dir=there):
+    ancestor = folder.absolute()
+    while not _is_there(ancestor):
+        ancestor = ancestor.parent
+    with tempfile.TemporaryFile(dir=ancestor):
         pass
 
 
@@ -237,11 +237,11 @@ def _record(line: bytes) -> Record:
     """Parse the record of an intact line. Raises NoRecordError."""
     try:
         payload = json.loads(line[_PAYLOAD_STARTS:])
-        said = payload["response"]
-        if strange := payload.keys() - _FIELDS | said.keys() - set(_KEPT):
+        response = payload["response"]
+        if strange := payload.keys() - _FIELDS | response.keys() - set(_KEPT):
             raise ValueError(f"unknown field {min(strange)}")
-        counts = {name: count(said.get(name)) for name in _COUNTS}
-        payload["response"] = said | counts | {"latency_s": seconds(said.get("latency_s"))}
+        counts = {name: count(response.get(name)) for name in _COUNTS}
+        payload["response"] = response | counts | {"latency_s": seconds(response.get("latency_s"))}
         record = _RECORD.validate_python({"key": line[_KEY].decode(), **payload})
         if _HALF.search(line):  # maybe half of a surrogate pair, which cannot be encoded
             record.line()

@@ -94,8 +94,8 @@ def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
         with pq.ParquetFile(path) as file:
             yield file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        told = " ".join(str(error).split()).rstrip(".")
-        raise ConfigError(f"{path} cannot be read as parquet: {told}", fix) from error
+        message = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(f"{path} cannot be read as parquet: {message}", fix) from error
 
 
 class Writer:

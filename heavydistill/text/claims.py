@@ -238,7 +238,7 @@ class _Reader:
         p, text = _language(s.text), re.sub(r"(?<=[\w»›])'(s|re|ve|m|d|ll)\b", r" '\1", s.text)
         if p["retracts"].match(text):
             quote = self._last.quote
-            self.claims = {n: said for n, said in self.claims.items() if said[1] != quote}
+            self.claims = {n: claim for n, claim in self.claims.items() if claim[1] != quote}
         if m := p["line"].fullmatch(text):
             self._turn(_numbers(_group(m, "who")))
             others = self._all if "only" in _words(m) else _NONE

@@ -158,8 +158,8 @@ def common_label(references: Iterable[str]) -> str:
     """
     shared: set[str] | None = None
     for reference in references:
-        there = candidate_markers(reference) if _has_several_lines(reference) else set()
-        labels = {label for label in there if label[-1] in _LABEL_ENDS}
+        markers = candidate_markers(reference) if _has_several_lines(reference) else set()
+        labels = {label for label in markers if label[-1] in _LABEL_ENDS}
         shared = labels if shared is None else shared & labels
     return min(sorted(shared or ()), key=len, default="")
 

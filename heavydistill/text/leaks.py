@@ -102,9 +102,9 @@ def leaks_reference(problem: Problem, texts: Sequence[str], shown: Sequence[str]
 def _says_so(text: str, problem: Problem) -> bool:
     text = plain(text).lower()
     asked = problem.transcript.lower()
-    told = {match[0] for match in _KEY.finditer(asked)} - {"answer", "正确答案"}
+    in_problem = {match[0] for match in _KEY.finditer(asked)} - {"answer", "正确答案"}
     return any(
-        match[0] not in told and _is_known(match, text, problem.verifier)
+        match[0] not in in_problem and _is_known(match, text, problem.verifier)
         for match in islice(_KEY.finditer(text), MOST_READ)
     )
 

@@ -60,8 +60,8 @@ def is_whole(checkpoint: Path) -> bool:
         noted = json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    there = _sizes(checkpoint)
-    return all(there.get(name) == size for name, size in noted.items())
+    sizes = _sizes(checkpoint)
+    return all(sizes.get(name) == size for name, size in noted.items())
 
 
 def start_of(folder: Path, resume: str | bool | None) -> Path | None:

@@ -67,8 +67,9 @@ def locate_source(source: SetSource) -> SetsFolder:
     sets = locate(source.path, [f"sft_{source.role}"], source.revision)
     file = sets.file(source.role, "train")
     if file is None or not count_rows(file):
-        there = [role for role in ROLES if sets.file(role, "train")]
-        has = f"it has rows for a {' and a '.join(there)}" if there else "it has none for any role"
+        present = [role for role in ROLES if sets.file(role, "train")]
+        roles = " and a ".join(present)
+        has = f"it has rows for a {roles}" if roles else "it has none for any role"
         raise ConfigError(
             f"{source.path} has no rows to train a {source.role}: {has}",
             "Give another role, or build with other bounds: see the filters that the build prints.",

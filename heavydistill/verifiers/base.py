@@ -154,15 +154,15 @@ def error_evidence(error: BaseException, verifier: Verifier | None = None) -> st
     except Exception:  # an exception of a user's may do anything
         message = ""
     message = _OF_THIS_MACHINE.sub("", message).encode("utf-8", "replace").decode()
-    told = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}
+    evidence = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}
     frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
     own = type(verifier).decide.__code__.co_filename if verifier else None
     for file, line in ([frame for frame in frames if frame[0] == own] or frames)[-1:]:
-        told["at"] = f"{file.rpartition('/')[2]}:{line}"
-    return json.dumps(told, ensure_ascii=False)
+        evidence["at"] = f"{file.rpartition('/')[2]}:{line}"
+    return json.dumps(evidence, ensure_ascii=False)
 
 
 def raised_in(evidence: str) -> str:
     """What ``error_evidence`` tells, in words: ``ValueError: no number at parity.py:9``."""
-    told = json.loads(evidence)
-    return f"{told['error']} at {told['at']}" if "at" in told else str(told["error"])
+    parsed = json.loads(evidence)
+    return f"{parsed['error']} at {parsed['at']}" if "at" in parsed else str(parsed["error"])

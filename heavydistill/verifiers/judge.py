@@ -116,11 +116,11 @@ class JudgeRules:
         )
 
     def vote(self, response: Response) -> Vote:
-        said = said_in(response.answer_text, response.finish_reason, self.replies)
+        answer = said_in(response.answer_text, response.finish_reason, self.replies)
         return Vote(
-            said=said,
+            said=answer,
             failure=response.failure,
-            reply=shown(response.answer_text) if said == "invalid" else "",
+            reply=shown(response.answer_text) if answer == "invalid" else "",
             prompt_tokens=response.prompt_tokens,
             cached_tokens=response.cached_tokens,
             completion_tokens=response.completion_tokens,

@@ -139,14 +139,14 @@ def texts_of(table: Table, column: str | None = None) -> list[str]:
 
     Raises ProblemsError if there is no such column, or a row of the column has no text.
     """
-    there = table.rows[0].values
+    columns = table.rows[0].values
     names = (column,) if column else COLUMNS
-    present = next((name for name in names if name in there), None)
+    present = next((name for name in names if name in columns), None)
     if present is None:
         raise ProblemsError(
             f"{table.origin} has no column {' or '.join(names)}",
             "Rename the column of the texts, or make hashes with scripts/hash_benchmark.py "
-            f"--column NAME. Columns there: {', '.join(there)}.",
+            f"--column NAME. Columns there: {', '.join(columns)}.",
         )
     texts = [(row.where, row.values.get(present)) for row in table.rows]
     for where, text in texts:

@@ -53,9 +53,9 @@ def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
     ``attempts`` is the number of attempts. If the problem text itself mentions attempts, stronger
     signs are required.
     """
-    said = named(text, problem)
-    there = sum(1 <= number <= attempts for number in said.numbers)
-    return there >= FEWEST_NAMED or said.several
+    mentioned = named(text, problem)
+    in_cache = sum(1 <= number <= attempts for number in mentioned.numbers)
+    return in_cache >= FEWEST_NAMED or mentioned.several
 
 
 def copied(text: str, attempts: Iterable[str]) -> float:

@@ -232,8 +232,8 @@ class Answers(Format):
     def _beside(self, usual: Sequence[str], values: Mapping[str, Any]) -> str:
         """Return the first column of ``usual`` that fits the answer column; empty if none does."""
         is_list = isinstance(values.get(self.answers), list)
-        there = (name for name in usual if values.get(name) is not None and self._is_one)
-        return next((name for name in there if isinstance(values[name], list) == is_list), "")
+        columns = (name for name in usual if values.get(name) is not None and self._is_one)
+        return next((name for name in columns if isinstance(values[name], list) == is_list), "")
 
     def _model(self, name: str) -> str:
         """Return the author named by an answer's column; empty if the name is only a number."""
@@ -372,12 +372,12 @@ def attempts_of(
 
 def _text_key(value: Mapping[str, Any], where: str) -> str:
     """Return the only key of an object that is in ``TEXT_KEYS``."""
-    there = [key for key in TEXT_KEYS if key in value]
-    if len(there) == 1:
-        return there[0]
-    what = f"an answer has the keys {' and '.join(there)}, and each could be its text"
+    keys = [key for key in TEXT_KEYS if key in value]
+    if len(keys) == 1:
+        return keys[0]
+    what = f"an answer has the keys {' and '.join(keys)}, and each could be its text"
     raise ProblemsError(
-        f"{where}: {what if there else 'an answer has no known key for its text'}",
+        f"{where}: {what if keys else 'an answer has no known key for its text'}",
         f"Rename the key of the text to {TEXT_KEYS[0]}, and other keys to names that are not among "
         f"{', '.join(TEXT_KEYS)}. " + choices("text", map(str, value), "Keys there"),
     )

@@ -366,14 +366,14 @@ class _Tally:
     def trace(self, pool: ImportedPool, judged: Sequence[TimedVerdict]) -> Trace:
         """Count a judged pool and return its trace."""
         trajectories = []
-        for said, timed in zip(pool.attempts, judged, strict=True):
-            label = {None: "unlabelled", True: "right", False: "wrong"}[said.label]
+        for attempt, timed in zip(pool.attempts, judged, strict=True):
+            label = {None: "unlabelled", True: "right", False: "wrong"}[attempt.label]
             self.labels[label][timed.verdict.label] += 1
-            self.models[said.trajectory.model] += 1
+            self.models[attempt.trajectory.model] += 1
             self.verifiers.add(timed.verdict.verifier)
-            self.assumed += said.is_assumed
-            self.unclear += said.is_label_unclear
-            trajectories.append(dataclasses.replace(said.trajectory, verdict=timed.verdict))
+            self.assumed += attempt.is_assumed
+            self.unclear += attempt.is_label_unclear
+            trajectories.append(dataclasses.replace(attempt.trajectory, verdict=timed.verdict))
         usable = sum(each.unusable_because is None for each in trajectories)
         return Trace(
             problem=pool.problem,

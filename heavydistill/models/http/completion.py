@@ -241,7 +241,7 @@ class ChatCompletion:
         choices = [] if body.get("choices") is None else body["choices"]
         if not isinstance(choices, list):
             raise ValueError("the server answered with choices that are not a list")
-        self._id = self._id or self._redact("" if (said := body.get("id")) is None else said)
+        self._id = self._id or self._redact("" if (own := body.get("id")) is None else own)
         for column, name in _NAMES.items():
             if named := body.get(name):
                 self._names.setdefault(column, self._redact(named))

@@ -213,8 +213,8 @@ class OpenAIEngine:
         left = [i for i in range(len(samples)) if i not in ended]
         calls = (self._call([samples[i]], keep) for i in left)
         # An error of one call must not cancel the others.
-        asked = await asyncio.gather(*calls, return_exceptions=True)
-        for i, answer in zip(left, asked, strict=True):
+        responses = await asyncio.gather(*calls, return_exceptions=True)
+        for i, answer in zip(left, responses, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
             ended[i] = answer[0]
@@ -491,9 +491,9 @@ def served_revision(profile: Profile, endpoint: Endpoint) -> str:
     (``ProviderTerms.routing``), and its number in the journal (``identity``) unless it is the first
     model of its name.
     """
-    known: dict[str, Any] = dict(profile.extra_body)
+    settings: dict[str, Any] = dict(profile.extra_body)
     if endpoint.capabilities and endpoint.capabilities.refused:
-        known["refused"] = sorted(endpoint.capabilities.refused)
+        settings["refused"] = sorted(endpoint.capabilities.refused)
     if number := endpoint.identities.get(profile.model):
-        known["model"] = number
-    return json.dumps(known, sort_keys=True) if known else ""
+        settings["model"] = number
+    return json.dumps(settings, sort_keys=True) if settings else ""

@@ -102,7 +102,7 @@ def _failure_of_status(status: int, text: str) -> Failure:
     if status >= 500:
         return "server"
     if status == _TOO_LARGE or _TOO_LONG.search(text):
-        if said := _TGI_SAID.search(text):
-            return "too_long" if int(said[2]) >= int(said[1]) else "context_overflow"
+        if match := _TGI_SAID.search(text):
+            return "too_long" if int(match[2]) >= int(match[1]) else "context_overflow"
         return "context_overflow" if _RESPONSE_TOO.search(text) else "too_long"
     return "rejected"

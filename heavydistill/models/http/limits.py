@@ -215,8 +215,8 @@ class Servers:
     def _warn(self, server: Server, what: str, response: Response) -> None:
         pause_s = server.paused_until - asyncio.get_running_loop().time()
         retry = f"; retry in {pause_s:.1f} s" if pause_s > 0 else ""
-        said = " ".join((response.error or "").split())[:_WORDS]
-        _log.warning("%s %s%s (%s)", server.url, what, retry, said)
+        message = " ".join((response.error or "").split())[:_WORDS]
+        _log.warning("%s %s%s (%s)", server.url, what, retry, message)
 
     def _back_off(self, times: int) -> float:
         return back_off(times, self._longest_s)

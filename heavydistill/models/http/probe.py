@@ -204,9 +204,9 @@ def _text(tree: Any) -> str:
     """Digest of the texts of a chat completion, thinking included; empty if there is none."""
     try:
         message = tree["choices"][0]["message"]
-        said = [message.get(name) for name in ("reasoning_content", "reasoning", "content")]
+        parts = [message.get(name) for name in ("reasoning_content", "reasoning", "content")]
     except (LookupError, TypeError, AttributeError):
         return ""
-    texts = [each if isinstance(each, str) else "" for each in said]
+    texts = [each if isinstance(each, str) else "" for each in parts]
     whole = "\0".join(texts).encode("utf-8", "replace")
     return hashlib.sha256(whole).hexdigest()[:16] if any(texts) else ""

@@ -105,8 +105,9 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         adapted = PeftModelForCausalLM(model, config)
         report = adapted.load_adapter(adapter.name, "default", torch_device="cpu")
     except Exception as error:  # incomplete weights or wrong shapes: no common exception
-        said = " ".join(line.strip() for line in str(error).splitlines()[:2])  # one line per weight
-        raise _unfit(adapter, f"{type(error).__name__}: {said}") from error
+        lines = str(error).splitlines()[:2]  # one for each weight
+        message = " ".join(line.strip() for line in lines)
+        raise _unfit(adapter, f"{type(error).__name__}: {message}") from error
     if strangers := [*report.missing_keys, *report.unexpected_keys]:
         raise _unfit(
             adapter, f"{len(strangers)} weights are in only one of both, e.g. {strangers[0]}"

@@ -76,9 +76,9 @@ def write(
 
     def note(sequences: torch.Tensor) -> torch.Tensor:
         """Record the tokens and report finished rows; returns a mask of the finished rows."""
-        told = sequences[:, width:]
-        is_over = torch.isin(told, ends).any(dim=1) | (told.size(1) == limit)
-        for row, tokens, ended in zip(rows, told.tolist(), is_over.tolist(), strict=True):
+        completions = sequences[:, width:]
+        is_over = torch.isin(completions, ends).any(dim=1) | (completions.size(1) == limit)
+        for row, tokens, ended in zip(rows, completions.tolist(), is_over.tolist(), strict=True):
             written[row] = tokens
             if ended and row not in over:
                 over.add(row)

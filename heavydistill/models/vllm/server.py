@@ -180,8 +180,8 @@ class _Log:
         grave = "\n".join(line for line in lines if not re.search(_HARMLESS, line))
         errors = list(dict.fromkeys(re.findall(_ERROR, grave)))[:_SHOWN_ERRORS]
         shown = "\n".join(errors or lines[-_SHOWN_LINES:])
-        said = "says" if errors else "ends with"
-        return " ".join([*hints[:1], f"The log is {self.path} and {said}:\n{shown}"])
+        verb = "says" if errors else "ends with"
+        return " ".join([*hints[:1], f"The log is {self.path} and {verb}:\n{shown}"])
 
     def last_line(self) -> str:
         return next(reversed(self._lines()), "")
@@ -213,14 +213,14 @@ def gpus() -> int:
     """
     if not shutil.which("nvidia-smi"):
         return 0
-    asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-    if asked.returncode:
+    listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    if listing.returncode:
         raise ConfigError(
-            f"The GPUs cannot be counted: nvidia-smi -L ended with code {asked.returncode}: "
-            f"{(asked.stdout + asked.stderr).strip()}",
+            f"The GPUs cannot be counted: nvidia-smi -L ended with code {listing.returncode}: "
+            f"{(listing.stdout + listing.stderr).strip()}",
             "Repair the driver, or ask another server with --endpoint.",
         )
-    listed = [line for line in asked.stdout.splitlines() if line.startswith("GPU ")]
+    listed = [line for line in listing.stdout.splitlines() if line.startswith("GPU ")]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return len(listed)
@@ -228,7 +228,7 @@ def gpus() -> int:
     def is_there(device: str) -> bool:
         if device.isdigit():
             return int(device) < len(listed)
-        return device.startswith(("GPU-", "MIG-")) and device in asked.stdout
+        return device.startswith(("GPU-", "MIG-")) and device in listing.stdout
 
     # CUDA ignores all devices after the first invalid one.
     return len(list(itertools.takewhile(is_there, map(str.strip, visible.split(",")))))

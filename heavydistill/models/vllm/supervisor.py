@@ -30,10 +30,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def main(command: list[str]) -> int:
     """Run the command; returns the exit code."""
-    told: list[int] = []
+    signals: list[int] = []
 
     def tell(signum: int, frame: FrameType | None) -> None:
-        told.append(signum)
+        signals.append(signum)
 
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, tell)
@@ -41,7 +41,7 @@ def main(command: list[str]) -> int:
     no_input = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     server = os.posix_spawnp(command[0], command, os.environ, file_actions=[no_input])
     ended: dict[int, int] = {}
-    while _reap(ended) and server not in ended and not told:
+    while _reap(ended) and server not in ended and not signals:
         if select.select([0], [], [], _POLL_S)[
             0
         ]:  # nothing is ever written, so a readable pipe is a closed pipe

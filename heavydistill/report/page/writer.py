@@ -331,13 +331,15 @@ def _uses(
     deliberation: Deliberation, attempts: Sequence[Generation], problem: str
 ) -> dict[str, Any]:
     """Return ids of attempts in the cache: those with the same answer, and those mentioned."""
-    said = named(f"{deliberation.reasoning}\n\n{deliberation.answer_text}", problem)
+    mentioned = named(f"{deliberation.reasoning}\n\n{deliberation.answer_text}", problem)
     answer = deliberation.extracted
     same = [each.id for each in attempts if answer is not None and each.extracted == answer]
     return {
         "same": same,
-        "named": [each.id for number, each in enumerate(attempts, 1) if number in said.numbers],
-        "several": said.several,
+        "named": [
+            each.id for number, each in enumerate(attempts, 1) if number in mentioned.numbers
+        ],
+        "several": mentioned.several,
     }
 
 

@@ -276,12 +276,12 @@ class JudgeUndecided(HeavyTask):
 
     def _votes(self, row: Row) -> dict[str, tuple[str, list[Vote]]]:
         """Return the generation and the votes of each question about the row, by question id."""
-        known = {}
+        votes = {}
         for item in [*row["pool"], *row.get("deliberations", [])]:
             ballot = item["verdict"] and ballot_of(from_row(Verdict, item["verdict"]))
             if ballot and ballot.model == self.llm.model_name and not ballot.same_as:
-                known[ballot.asked] = item["id"], ballot.votes
-        return known
+                votes[ballot.asked] = item["id"], ballot.votes
+        return votes
 
 
 def _samples(episode: Episode) -> list[SampleAsk]:

@@ -48,8 +48,8 @@ def files_of(folder: Path) -> dict[str, Path]:
     """
     rows = [file_of(folder, name, split) for name in SETS for split in splits_of(folder, name)]
     template = folder / CHAT_TEMPLATE
-    there = [*rows, template] if template.is_file() else rows
-    return {path.relative_to(folder).as_posix(): path for path in there}
+    files = [*rows, template] if template.is_file() else rows
+    return {path.relative_to(folder).as_posix(): path for path in files}
 
 
 def hashes(folder: Path) -> dict[str, str]:

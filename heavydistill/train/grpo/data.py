@@ -152,9 +152,9 @@ def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -
         loaded = load_fit(run.problems, run.verify)
         left_out += Counter({UNFIT: len(loaded.unfit)})
         problems = loaded.problems
-        if said := next((each for each in problems if not each.is_text_alone), None):
+        if refused := next((each for each in problems if not each.is_text_alone), None):
             raise ConfigError(
-                f"{run.problems.source}: a turn before the text of problem {said.id} has tool "
+                f"{run.problems.source}: a turn before the text of problem {refused.id} has tool "
                 "calls, a tool's result or thinking, and a training shows text alone",
                 "Give problems whose messages have only roles and contents.",
             )

@@ -143,16 +143,16 @@ def _used(part: SourceRows) -> SetsUsed:
 def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, float]:
     """Return the losses of the final model on the validation rows, by role."""
     step = step_at_end(trainer)
-    known = {
+    losses = {
         name: value
         for entry in trainer.state.log_history
         if entry["step"] == step
         for name, value in entry.items()
     }
     names = {role: f"eval_{role}_loss" for role in validation}
-    if not known.keys() >= set(names.values()):
-        known = trainer.evaluate()
-    return {role: known[name] for role, name in names.items()}
+    if not losses.keys() >= set(names.values()):
+        losses = trainer.evaluate()
+    return {role: losses[name] for role, name in names.items()}
 
 
 def summary(plan: SftPlan) -> list[tuple[str, str]]:

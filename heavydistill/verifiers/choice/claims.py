@@ -210,9 +210,9 @@ def _found(text: str, options: Options) -> Iterator[_Claim | None]:
         if not content.strip() or "\\boxed" in content:
             continue  # empty, or a tag around a box
         before = text[max(0, start - _WINDOW) : start]
-        said = foreign.last_sentence(before)
+        sentence = foreign.last_sentence(before)
         if (
-            (foreign.is_foreign(said) and foreign.denies(said, ""))
+            (foreign.is_foreign(sentence) and foreign.denies(sentence, ""))
             or _NOT_THIS_BOX.search(before)
             or denied(text, end)
         ):

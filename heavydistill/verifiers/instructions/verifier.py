@@ -158,19 +158,19 @@ def _demand(id: Any, given: Any) -> tuple[str, list[Any]]:
         raise ValueError(f"instruction_id_list: there is no instruction {id!r}; {hint}")
     if given is not None and not isinstance(given, dict):
         raise ValueError(f"kwargs of {plain} takes an object, not {given!r}")
-    there = {name: value for name, value in (given or {}).items() if value is not None}
+    present = {name: value for name, value in (given or {}).items() if value is not None}
     readers = KINDS[plain].arguments
     takes = ", ".join(readers) or "no arguments"
-    for name in sorted(there.keys() ^ readers.keys()):
+    for name in sorted(present.keys() ^ readers.keys()):
         fault = f"{name} is missing" if name in readers else f"there is no {name!r}"
         raise ValueError(f"kwargs of {plain}: {fault}; it takes {takes}")
     values: dict[str, Any] = {}
     for name, read in readers.items():
         try:
-            values[name] = read(there[name])
+            values[name] = read(present[name])
         except ValueError as error:
             raise ValueError(
-                f"kwargs of {plain}: {name} takes {error}, not {there[name]!r}"
+                f"kwargs of {plain}: {name} takes {error}, not {present[name]!r}"
             ) from None
     if "nth_paragraph" in values and values["nth_paragraph"] > values["num_paragraphs"]:
         raise ValueError(f"kwargs of {plain}: nth_paragraph is above num_paragraphs; lower it")

@@ -443,7 +443,7 @@ def _taken_back(after: str, content: str) -> bool:
     if normal_form(content[:MOST_READ]).value is None:
         return False
     again = chain(_ANSWER_AGAIN.finditer(after), _ALSO.finditer(after))
-    return any(not same_number(said["answer"], content) for said in again)
+    return any(not same_number(match["answer"], content) for match in again)
 
 
 def _is_of_others(after: str, end: int, content: str) -> bool:

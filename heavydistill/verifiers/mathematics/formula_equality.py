@@ -123,10 +123,10 @@ def compare_values(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
     if given.is_number:
         return compare_constants(given, wanted)
     agreements = [_agree(given, wanted, part) for part in _PARTS]
-    told = [agree for agree in agreements if agree is not None]
-    if not told:
+    decided = [agree for agree in agreements if agree is not None]
+    if not decided:
         return "undecided", "unproven"
-    return (EQUAL if all(told) else ("undecided", "domain")) if any(told) else DIFFERENT
+    return (EQUAL if all(decided) else ("undecided", "domain")) if any(decided) else DIFFERENT
 
 
 def constant_factor(given: sympy.Expr, wanted: sympy.Expr) -> sympy.Expr | None:
@@ -227,7 +227,7 @@ def _agree(given: sympy.Expr, wanted: sympy.Expr, part: tuple[str, ...]) -> bool
     symbols = sorted(given.free_symbols, key=str)
     if len(symbols) > len(part) - 1:
         raise FormulaParseError("too_complex")
-    told = None
+    agrees = None
     for turn in range(3):
         points = {
             symbol: sympy.Rational(part[(turn + place) % len(part)])
@@ -238,8 +238,8 @@ def _agree(given: sympy.Expr, wanted: sympy.Expr, part: tuple[str, ...]) -> bool
             continue
         if first is None or second is None or _apart(first, second, -40):
             return False
-        told = True
-    return told
+        agrees = True
+    return agrees
 
 
 def _at(expression: sympy.Expr, points: dict[sympy.Symbol, sympy.Rational]) -> sympy.Expr | None:

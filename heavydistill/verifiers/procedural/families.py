@@ -138,8 +138,8 @@ def _by_value(read: Callable[[str], Any]) -> Judge:
     """A judge that compares what ``read`` finds in the answer and in the reference."""
 
     def judge_value(answer: GymAnswer) -> Decision:
-        said = read(answer.plain)
-        return decision(said == read(plain_notation(answer.item["answer"])), shown(said))
+        value = read(answer.plain)
+        return decision(value == read(plain_notation(answer.item["answer"])), shown(value))
 
     return judge_value
 
@@ -157,11 +157,11 @@ def _are_near(said: Sequence[Any], wanted: Sequence[Any], most: Any) -> bool:
 
 def _advanced_geometry(answer: GymAnswer) -> Decision:
     """Accepts the reference, or the exact value with at least the three required decimals."""
-    said, metadata = _coordinates(answer.plain), answer.item["metadata"]
+    given, metadata = _coordinates(answer.plain), answer.item["metadata"]
     keys = ("angle_ABC_degrees", "incircle_radius_approx")
     exact = metadata.get("orthocenter_approx") or [metadata[key] for key in keys if key in metadata]
-    is_printed = said == _coordinates(answer.item["answer"])
-    return decision(is_printed or _are_near(said, exact, "0.0005000001"), shown(said))
+    is_printed = given == _coordinates(answer.item["answer"])
+    return decision(is_printed or _are_near(given, exact, "0.0005000001"), shown(given))
 
 
 def _coordinates(text: str) -> list[Fraction]:
@@ -195,8 +195,8 @@ def _coin_flip(answer: GymAnswer) -> Decision:
     metadata = answer.item["metadata"]["rational"]
     exact = Fraction(metadata["numerator"], metadata["denominator"])
     name = r"^[A-Za-z]{1,2}(?: ?\([^()]*\))? ?[=≈]"
-    said = re.sub(name, "", plain_notation(answer.text))
-    accuracies = [_accuracy(part, exact) for part in re.split("[=≈]", said)]
+    text = re.sub(name, "", plain_notation(answer.text))
+    accuracies = [_accuracy(part, exact) for part in re.split("[=≈]", text)]
     if 0 in accuracies:
         return decision(False, answer.text)
     if max(accuracies) < LEAST_DIGITS:
@@ -219,22 +219,26 @@ def _accuracy(text: str, exact: Fraction) -> int:
     if value == wanted:
         return LEAST_DIGITS
     try:
-        _, said, exponent = forms.number(digits).as_tuple()
+        _, digits_given, exponent = forms.number(digits).as_tuple()
     except NotInForm:
         return 0
     # 1 and 0 claim an exact value and are not roundings.
     rounded = percent or int(exponent) < 0
-    return len(said) if rounded and abs(value - wanted) <= Fraction(10) ** int(exponent) / 2 else 0
+    return (
+        len(digits_given)
+        if rounded and abs(value - wanted) <= Fraction(10) ** int(exponent) / 2
+        else 0
+    )
 
 
 def _complex_arithmetic(answer: GymAnswer) -> Decision:
-    said, metadata = forms.complex_number(answer.plain), answer.item["metadata"]
+    given, metadata = forms.complex_number(answer.plain), answer.item["metadata"]
     wanted = [tuple(map(Decimal, metadata["result"]))]
     if metadata["operation"] == "*":
         # The reference is computed with floats, which round large products.
         (a, b), (c, d) = (map(int, metadata[key]) for key in ("num1", "num2"))
         wanted.append((Decimal(a * c - b * d), Decimal(a * d + b * c)))
-    return decision(said in wanted, " ".join(map(shown, said)))
+    return decision(given in wanted, " ".join(map(shown, given)))
 
 
 def _power_function(answer: GymAnswer) -> Decision:

@@ -136,11 +136,11 @@ class Stage:
 
     def module(self, name: str) -> dict[str, Any]:
         """Reset the process and return the namespace of a new module."""
-        there = vars(builtins)
-        there.clear()
-        there.update(self._builtins)
+        names = vars(builtins)
+        names.clear()
+        names.update(self._builtins)
         if "/dev/stdin" in self.job["program"]:
-            there["open"] = self._open
+            names["open"] = self._open
         sys.setrecursionlimit(self._recursion)
         sys.settrace(None)
         sys.setprofile(None)
@@ -263,16 +263,16 @@ def _told(error: BaseException) -> bytes:
 
 def _one_call(stage: Stage, code: Any, test: dict[str, Any]) -> tuple[str, bytes]:
     """Run one call and return its report."""
-    there = stage.module(_MODULE)
+    module = stage.module(_MODULE)
     job = stage.job
-    exec(job["prelude"], there)
-    exec(code, there)
-    exec(job["after"], there)
+    exec(job["prelude"], module)
+    exec(code, module)
+    exec(job["after"], module)
     if "source" in test:
-        value = eval(test["source"], there)
+        value = eval(test["source"], module)
     else:
         args, kwargs = decode(test["args"]), decode(test["kwargs"])
-        value = _entry(there, test["entry"])(*args, **kwargs)
+        value = _entry(module, test["entry"])(*args, **kwargs)
         if test.get("returns_args"):
             value = (value, args)
     return "V", encode(value, job["most"]).encode()

@@ -162,8 +162,8 @@ def _same_types(left: Any, right: Any) -> bool:
     if isinstance(left, dict) and not all(_same_types(left[key], right[key]) for key in left):
         return False
     if isinstance(left, dict | set | frozenset):
-        there = {key: key for key in right}
-        return all(_same_types(key, there[key]) for key in left)
+        keys = {key: key for key in right}
+        return all(_same_types(key, keys[key]) for key in left)
     return True
 
 
@@ -220,18 +220,18 @@ def _rehearsed(rehearsal: Rehearsal, job: dict[str, Any]) -> tuple[str, bytes]:
         random.seed(0)
     module = type(sys)("tests")
     sys.modules["tests"] = module
-    there = vars(module)
+    names = vars(module)
     # Tests compare floats with these functions, and many datasets do not import them.
-    there.update(math=math, isclose=math.isclose)
+    names.update(math=math, isclose=math.isclose)
     try:
-        exec(compile(job["preamble"], "<preamble>", "exec", dont_inherit=True), there)
-        there["__rehearsal__"] = rehearsal
+        exec(compile(job["preamble"], "<preamble>", "exec", dont_inherit=True), names)
+        names["__rehearsal__"] = rehearsal
         for name in job["names"]:
-            there[name] = rehearsal.stand_in(name)
+            names[name] = rehearsal.stand_in(name)
         tree = ast.fix_missing_locations(_Counted().visit(ast.parse(job["tests"])))
-        exec(compile(tree, "<tests>", "exec", dont_inherit=True), there)
+        exec(compile(tree, "<tests>", "exec", dont_inherit=True), names)
         if job["check"]:
-            there[job["check"]](there[job["names"][0]])
+            names[job["check"]](names[job["names"][0]])
     except BaseException as error:
         if isinstance(error, AbortRun) and error.letter:
             return error.letter, error.why.encode()
