@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from heavydistill.config.shipped import shipped
 from heavydistill.curate.filters.contamination import BenchmarkHashes, ContaminationFilter, read
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.procedural import gym_problems, micro_problems
+from heavydistill.schema import Turn, turns_as_json
 from heavydistill.text.words import masked, tokens_of
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +108,17 @@ def test_the_same_texts_in_any_order_give_the_same_bytes(tmp_path):
     BenchmarkHashes.of("farm", [CHINESE, SHORT, LONG, SHORT]).save(tmp_path / "two.parquet")
     assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
     assert BENCHMARK.sha256 != BenchmarkHashes.of("farm", [LONG, SHORT]).sha256
+
+
+def test_a_conversation_is_searched_turn_by_turn(tmp_path):
+    path = tmp_path / "farm.jsonl"
+    path.write_text(json.dumps({"question": LONG}) + "\n")
+    screen = ContaminationFilter([str(path)])
+    earlier = turns_as_json([Turn(role="user", text=LONG), Turn(role="assistant", text="13")])
+    asked = replace(problem(text="And without the goats?"), history_json=earlier)
+    assert screen.look("a", asked) == ("contaminated", "farm: 13_words")
+    answered = turns_as_json([Turn(role="user", text="?"), Turn(role="assistant", text=LONG)])
+    assert screen.look("b", replace(asked, history_json=answered)) == ("", "")
 
 
 def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):

@@ -87,6 +87,27 @@ def test_rows_of_a_conversation_show_its_turns_and_learn_the_last_one_alone(tmp_
     assert problems.isdisjoint(row["id"] for row in rows(tmp_path / "plain" / "sets", "problems"))
 
 
+def test_the_turns_before_a_cache_are_counted_once_where_it_is_cut_again(tmp_path):
+    before = [Turn(role="user", text="?"), Turn(role="assistant", text="carry the digit " * 60)]
+    told = (
+        replace(trace, problem=replace(trace.problem, history_json=turns_as_json(before)))
+        for trace in traces(12)
+    )
+    write_traces(told, tmp_path / "run" / TRACES_FOLDER)
+    build(tmp_path / "whole", tmp_path / "run")
+    whole = {row["generation"]: row for row in rows(tmp_path / "whole", "sft_deliberator")}
+    longest = max(row["prompt_tokens"] + row["completion_tokens"] for row in whole.values())
+    build(tmp_path / "cut", tmp_path / "run", max_tokens=longest - 40)
+    cut = [
+        row
+        for row in rows(tmp_path / "cut", "sft_deliberator")
+        if row["cache"] not in {each["cache"] for each in whole.values()} and row["cache"]
+    ]
+    assert cut
+    for row in cut:
+        assert whole[row["generation"]]["prompt_tokens"] - row["prompt_tokens"] < 150
+
+
 @pytest.mark.parametrize(
     "turn",
     [

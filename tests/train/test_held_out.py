@@ -13,7 +13,7 @@ from tiny_grpo import rows as problem_rows
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
 from heavydistill.models.tokenizer import ReaderTokenizer
-from heavydistill.schema import Problem, from_row
+from heavydistill.schema import Problem, Turn, from_row, turns_as_json
 from heavydistill.store.sets.set_rows import TrajectoryRow
 from heavydistill.train.grpo.reward import CUT_OFF, Reward
 from heavydistill.train.held_out import FIT, figures, held_out
@@ -50,6 +50,24 @@ def test_fewer_are_always_the_same(sets):
     assert few.roles == {role: rows[:2] for role, rows in many.roles.items()}
     assert len(few.roles["deliberator"]) == 2
     assert held_out(sets, 2, None).roles["thinker"] == []
+
+
+def test_held_out_prompts_of_conversations_have_their_turns_garbled_or_not(sets, tmp_path):
+    before = [Turn(role="user", text="?"), Turn(role="assistant", text="carry the digit " * 60)]
+    shutil.copytree(sets, tmp_path / "told")
+    history = turns_as_json(before)
+    rewrite(tmp_path / "told", "problems", lambda row: [{**row, "history_json": history}])
+    reader = ReaderTokenizer(str(MICRO))
+    plain = held_out(sets, 100, asked, reader=reader)
+    told = held_out(tmp_path / "told", 100, asked, reader=reader)
+    shown = [{"role": turn.role, "content": turn.text} for turn in before]
+    for role, expected in plain.roles.items():
+        assert expected and [row["prompt"][:-1] for row in told.roles[role]] == [shown] * len(
+            expected
+        )
+        assert [row["prompt"][-1:] for row in told.roles[role]] == [
+            row["prompt"] for row in expected
+        ]
 
 
 def test_a_garbled_cache_has_the_attempts_of_its_cache_with_other_values(sets):

@@ -94,6 +94,17 @@ def attempts(row: dict[str, Any], *kinds: str) -> list[str]:
     return [texts[kind] for kind in kinds]
 
 
+def test_an_episode_of_a_conversation_shows_its_turns_to_both_roles(verdicts):
+    (row,) = rows(1)
+    before = [{"role": "user", "content": "6+1?"}, {"role": "assistant", "content": "It is 7."}]
+    row["prompt"] = [*before, *row["prompt"]]
+    policy = Policy(*attempts(row, RIGHT, WRONG, WRONG, RIGHT), "one")
+    (played,) = episodes().rollout([row], [11], policy, verdicts)
+    assert [one.prompt[:-1] for one in played.rows] == [before] * (K + 1)
+    assert all("6+1?" in prompt and "It is 7." in prompt for prompt in policy.prompts)
+    assert played.rows[0].prompt == row["prompt"]
+
+
 def test_an_episode_is_what_a_run_would_have_made(verdicts):
     two = rows()
     first = attempts(two[0], RIGHT, WRONG, WRONG, RIGHT)
