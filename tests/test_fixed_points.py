@@ -1,4 +1,4 @@
-"""This version opens what an earlier one wrote: tests/fixed_points, which is never changed."""
+"""This version opens what an earlier one wrote: tests/fixed_points."""
 
 import contextlib
 import dataclasses
@@ -34,7 +34,7 @@ from heavydistill.train import checkpoints
 FIXED = Path(__file__).parent / "fixed_points"
 RUN, SETS = Path("runs/served"), Path("sets")
 COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
-ANSWERED = 47 + 25 + 20 + 15  # of the run; before, after and alone of the evaluation
+ANSWERED = 47 + 25 + 25 + 10 + 10  # of the run; before, after and both alone of the evaluation
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +97,15 @@ def test_the_figures_of_the_run_are_those_that_it_had():
     assert sorted(ends) == ["error", "length", "stop", "stop"]
 
 
+@pytest.mark.parametrize("version", ["4", "5"])
+def test_rows_of_earlier_schemas_have_the_same_figures(version):
+    old, new = (summarize(read_traces(folder)) for folder in (Path("rows", version), RUN))
+    assert old.vote_at_k == new.vote_at_k and old.heavy_minus_vote == new.heavy_minus_vote
+    assert (old.strata, old.outcomes) == (new.strata, new.outcomes)
+    assert {trace.schema_version for trace in read_traces(Path("rows", version))} == {version}
+    assert "What is 45 + 38?" in run("show", Path("rows", version), "--problem", "sum0")
+
+
 def test_the_run_is_shown_and_reported():
     assert "What is 45 + 38?" in run("show", RUN, "--problem", "sum0")
     said = run("report", RUN, "--out", "page.html")
@@ -113,14 +122,12 @@ def test_the_evaluation_is_compared_and_reported():
     for name in ("mean_at_k", "vote_at_k", "pass_at_k", "heavy_mean_at_d", "heavy_minus_vote"):
         assert again[name].keys() == stored[name].keys()
         for part, figures in stored[name].items():
-            # Means were then summed in an order that depended on the processor.
-            assert again[name][part] == pytest.approx(figures, rel=0, abs=1e-12)
+            assert again[name][part] == figures
     assert again["deliberation_pairs"] == stored["deliberation_pairs"]
     assert again["heavy_minus_vote"]["difference"]["mean"] == 0.5
-    samples = read_comparison(evaluation / "evaluation.json").after.summary.trajectories
-    assert samples.unanswered is None and samples.cells[3] == "-", "it did not count them"
+    assert read_comparison(evaluation / "evaluation.json").after.summary.trajectories.total == 15
     said = run("report", evaluation, "--out", "page.html")
-    assert [f"{name}: 5 problems" in said for name in ("before", "after", "alone")] == [True] * 3
+    assert said.count(": 5 problems") == 4
 
 
 def test_the_run_is_replayed_from_its_journal():
@@ -222,10 +229,8 @@ def test_the_sets_are_learnt_from(capfd):
     given = ["--config=yaml/grpo.yaml", "--output_dir=out/grpo", "--dry_run=true"]
     assert trainings.main(given, trainings.GRPO) == 0
     assert "sets, deliberator 6 prompts" in " ".join(capfd.readouterr().out.split())
-    # These sets are older than the verdicts of the attempts in them.
     given += ["--claims_share=0.1", "--scale_rewards=none"]
-    assert trainings.main(given, trainings.GRPO) == 2
-    assert "`heavydistill build" in capfd.readouterr().err
+    assert trainings.main(given, trainings.GRPO) == 0
 
 
 def test_trained_models_are_read_and_merged():

@@ -206,13 +206,9 @@ def _explained(ctx: Any, error: Any, args: Sequence[str]) -> tuple[str, str]:
 
 
 def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for a verb or flag that does not exist, or no longer exists."""
+    """Return the error for a verb or flag that does not exist."""
     from heavydistill.config.models import Endpoint
-    from heavydistill.config.yaml import RETIRED
 
-    path = name if kind == "flag" else f"{ctx.command_path} {name}".split(" ", 1)[1]
-    if retired := RETIRED.get(path):
-        return ConfigError(f"{path} no longer exists", retired.instead)
     bare = {each.strip("-"): each for each in known}
     near = difflib.get_close_matches(name.strip("-"), bare, n=1, cutoff=0.7)
     suggestion = f"Did you mean {bare[near[0]]}? " if near else ""

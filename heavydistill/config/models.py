@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from heavydistill.config.yaml import Section, carried_over, form
+from heavydistill.config.yaml import Section, form
 
 # Reasons of undecided verdicts that a judge cannot change: the response has no answer, or the
 # problem cannot be judged.
@@ -189,12 +189,6 @@ class Endpoint(Section):
     def key(self) -> str:
         """Return the API key, from the environment variable ``key_env``; empty if it is unset."""
         return os.environ.get(self.key_env, "").strip()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_a_saved_pipeline(cls, tree: Any, info: ValidationInfo) -> Any:
-        is_saved = isinstance(tree, dict) and not info.context
-        return carried_over(tree, section="endpoint") if is_saved else tree
 
     @field_validator("extra_body")
     @classmethod

@@ -238,30 +238,16 @@ class RunConfig(Section):
         """Return the keys that determine the traces of a run, as JSON.
 
         Folders, the server of a model and the number of processes are left out; limits for a
-        verdict are included. Pools are identified by their hash. The default of ``cache.attempts``
-        is left out, so that a run of a version without this key keeps its identity; likewise
-        ``prompts``, of which only those of the user are included.
+        verdict are included. Pools are identified by their hash.
         """
-        transport = set(Endpoint.model_fields) - {"tokenizer"}
-        place = {"out", "journal", "budget", "pools", "processes"}
-        content = self.model_dump(exclude=place if self.pools else place | {"pools_sha256"})
+        content = self.model_dump(exclude={"out", "journal", "budget", "pools", "processes"})
         content["verify"]["own"] = [Path(file).name for file in self.verify.own]
         content["plugins"] = [Path(file).name for file in self.plugins]
-        if not self.plugins:  # as for ``cache.attempts``
-            del content["plugins"]
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
-        if self.cache.attempts == "own":
-            del content["cache"]["attempts"]
-        if self.system is None:  # as for ``cache.attempts``
-            del content["system"]
-        content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
-        if self.judge and content["judge"]:
+        content["endpoint"] = {"tokenizer": self.endpoint.tokenizer}
+        if self.judge:
             del content["judge"]["endpoint"]
-            if not self.prompts.judge:  # as for ``cache.attempts``
-                del content["judge"]["replies"]
-        if not (own := {role: text for role, text in content.pop("prompts").items() if text}):
-            return content
-        return content | {"prompts": own}
+        return content
 
     def load_plugins(self) -> None:
         """Load all plug-ins, and check the names that may be of one.
@@ -275,7 +261,7 @@ class RunConfig(Section):
 
     @property
     def identity(self) -> str:
-        """Return a hash of ``asked``."""
+        """Return a hash of ``identity_fields``."""
         canonical = json.dumps(self.identity_fields, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -2,21 +2,15 @@
 
 All files that a user writes are read here: configurations, profiles of teachers, capabilities of
 endpoints. An unknown key is an error that names the nearest valid key.
-
-On the command line, names of earlier versions are errors that give the new name. Files with old
-keys still load: their values are moved to the new keys, with a warning. There is no warning if a
-value equals the old default, as in files that runs saved.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
-import logging
 import re
 import reprlib
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -28,30 +22,6 @@ from heavydistill.config.files import text_in
 from heavydistill.errors import ConfigError
 
 _S = TypeVar("_S", bound=BaseModel)
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Retired:
-    """The replacement of a configuration key that no longer exists."""
-
-    instead: str
-    """Sentence that says what to write now."""
-    new: str | None = None
-    """Name of the key that replaces the old one in the same section; None if there is none."""
-    default: Any = None
-    """Default of the old key; a file with this value gives no warning."""
-
-
-RETIRED = {
-    "endpoint.serve": Retired("Write endpoint.start_vllm.", "start_vllm", False),
-    "think.processes": Retired("Write processes, or give --processes N.", None, 1),
-    "deliberate.processes": Retired("Write processes, or give --processes N.", None, 1),
-    "--serve": Retired("Write --start-vllm."),
-    "plan": Retired("Give generate the same flags and --dry-run."),
-    "journal compact": Retired("Leave the files as they are; a run reads as many as there are."),
-}
-"""Keys as ``section.key``, flags with their dashes, verbs as typed on the command line."""
 
 
 _SENTENCE_ENDS = re.compile(r"(?<!e\.g)\.\s+(?=[A-Z`])")
@@ -138,7 +108,7 @@ def load(
             invalid or contradict each other.
     """
     path = Path(path) if path else None
-    tree = _over(dict(preset or {}), carried_over(read_yaml(path), f"{path}: ") if path else {})
+    tree = _over(dict(preset or {}), read_yaml(path) if path else {})
     for dotted, value in (overrides or {}).items():
         inner, (*parents, last) = tree, str(dotted).split(".")
         for parent in parents:
@@ -199,7 +169,7 @@ def parse(
             valid key.
     """
     try:
-        return section.model_validate(tree, context={"is_of_today": True})
+        return section.model_validate(tree)
     except ValidationError as error:
         validation = error.errors()
     root = _composed(where) if isinstance(where, Path) else None
@@ -241,9 +211,6 @@ def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
     key, given = ".".join(map(str, fault["loc"])), fault["input"]
     inner = _section_at(section, fault["loc"])
     if fault["type"] == "extra_forbidden":
-        # Only the last two parts of the key matter, wherever the section is.
-        if retired := RETIRED.get(".".join(key.split(".")[-2:])):
-            return f"{key} no longer exists", retired.instead
         return f"unknown key {key}", _nearest(section, inner, key)
     field = _field_at(section, fault["loc"])
     if fault["type"] == "dict_type" and field and not section_in(field.annotation):
@@ -426,22 +393,3 @@ def all_keys(section: type[BaseModel], at: str = "") -> Iterator[str]:
     """Yield the dotted keys of a section and its subsections; sections are keys too."""
     for place, inner in sections(section, at):
         yield from (f"{place}{name}" for name in inner.model_fields)
-
-
-def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> dict[str, Any]:
-    """Return the mapping of a file, with names of earlier versions replaced by current names.
-
-    ``where`` is the beginning of a warning; ``section`` is the name of the mapping's section.
-    """
-    now: dict[str, Any] = {}
-    for key, value in tree.items():
-        known = RETIRED.get(f"{section}.{key}")
-        if isinstance(value, dict):
-            now[key] = carried_over(value, where, key)
-        elif not known:
-            now[key] = value
-        elif value != known.default:
-            _log.warning("%s%s.%s no longer exists. %s", where, section, key, known.instead)
-            if known.new:
-                now[known.new] = value
-    return now

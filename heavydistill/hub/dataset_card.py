@@ -111,7 +111,7 @@ def figures_of(manifest: Manifest | RunTraces) -> dict[str, Any]:
         f"{code(run.name)}: {text(fact)}"
         for run in manifest.runs
         for stage in _STAGES
-        if "unanswered" in (counted := run.summary.get(stage) or {})  # not in older summaries
+        if (counted := run.summary.get(stage))
         for samples in ({stage: GenerationCounts(**counted)},)
         for fact in (
             *unanswered_facts(samples, run.summary.get("by_verifier", {})),

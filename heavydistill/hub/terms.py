@@ -178,8 +178,8 @@ def few(names: Sequence[str]) -> str:
 def problem_sources(manifest: Manifest | RunTraces) -> list[str]:
     """Return the sources of the problems, sorted.
 
-    In sets of an earlier version they are read from the runs; for a run without a source, the
-    result has its name.
+    If the rows name none, they are read from the runs; for a run without a source, the result has
+    its name.
     """
     if manifest.sources:
         return manifest.sources

@@ -94,7 +94,7 @@ class MethodMetrics:
     samples: int  # number of answers to all problems
     cut_off: int  # answers cut off at the token limit
     without_answer: int  # answers that failed, are empty, or (chooser) name no attempt
-    unanswered: int | None = None  # without a final answer; None in older files
+    unanswered: int  # without a final answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +316,7 @@ class _Answers:
             samples=counts.total,
             cut_off=counts.truncated,
             without_answer=counts.failed + counts.empty,
-            unanswered=(counts.unanswered or 0) - counts.empty,
+            unanswered=counts.unanswered - counts.empty,
         )
 
 

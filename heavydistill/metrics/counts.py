@@ -93,21 +93,18 @@ class GenerationCounts:
     undecided: int  # samples that the verifier could not decide
     unjudged: int  # samples that have text but no verdict
     undecided_because: dict[str, int]  # undecided samples by reason, most common first
-    unanswered: int | None = None
-    """Samples that finished without a final answer, including empty ones; None in older files."""
+    unanswered: int = 0  # samples that finished without a final answer, including empty ones
     unanswered_because: dict[str, int] = field(default_factory=dict)  # by reason, most common first
     answered_by: dict[str, int] = field(default_factory=dict)
     """Responses by the host, model and configuration that the reply names, most common first."""
     unknown_finish_reasons: dict[str, int] = field(default_factory=dict)
     """Responses that are used although the server's finish reason is not known, by reason."""
-    decided: int | None = None
-    """Samples with a final answer whose verdict is correct or incorrect; None in older files."""
+    decided: int = field(kw_only=True)  # samples with a final answer that is correct or incorrect
 
     @property
     def cells(self) -> list[str]:
-        """Number of samples, then the count of each field in ``COLUMNS``; ``-`` if not counted."""
-        values = (getattr(self, column) for column in ("total", *COLUMNS))
-        return ["-" if value is None else f"{value:,}" for value in values]
+        """Number of samples, then the count of each field in ``COLUMNS``."""
+        return [f"{getattr(self, column):,}" for column in ("total", *COLUMNS)]
 
     @property
     def finished(self) -> int:
@@ -116,8 +113,8 @@ class GenerationCounts:
 
     @property
     def unanswered_share(self) -> float:
-        """Share of unanswered samples among the finished ones; 0 if not counted."""
-        return (self.unanswered or 0) / self.finished if self.finished else 0.0
+        """Share of unanswered samples among the finished ones."""
+        return self.unanswered / self.finished if self.finished else 0.0
 
     @property
     def has_many_unanswered(self) -> bool:

@@ -41,7 +41,7 @@ class Thinker:
     mean_at_k: Interval  # M@K
     vote_at_k: Interval  # V@K
     pass_at_k: Interval  # P@K of all K trajectories
-    samples: GenerationCounts | None = None  # counts of trajectories; None in older files
+    samples: GenerationCounts  # counts of trajectories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Cell:
     heavy_pass_at_d: Interval  # HP@D of the last round
     heavy_minus_vote: Interval  # HM@D - V@K, paired by problem
     unasked: int  # problems without deliberations
-    samples: GenerationCounts | None = None  # counts of deliberations; None in older files
+    samples: GenerationCounts  # counts of deliberations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +69,18 @@ class Crossing:
     rounds: int
     prompts: list[str]
     verifiers: list[str]
-    sampling: Samplings  # empty if unknown
+    sampling: Samplings
     thinkers: list[Thinker]
     cells: list[Cell]
 
     @property
     def samples(self) -> dict[str, GenerationCounts]:
-        """Counts of the samples of each row and cell, if known."""
+        """Counts of the samples of each row and cell."""
         samples = {f"trajectories of {thinker.name}": thinker.samples for thinker in self.thinkers}
-        samples |= {
+        return samples | {
             f"deliberations of {cell.deliberator} on {cell.thinker}": cell.samples
             for cell in self.cells
         }
-        return {name: counts for name, counts in samples.items() if counts}
 
 
 def cross(
@@ -89,7 +88,7 @@ def cross(
     k: int,
     d: int,
     rounds: int,
-    sampling: Samplings | None = None,
+    sampling: Samplings,
 ) -> Crossing:
     """Build a table from runs by (thinker, deliberator); every pair must have a run.
 
@@ -99,7 +98,7 @@ def cross(
         k: Number of trajectories per problem.
         d: Number of deliberations per cache.
         rounds: Number of deliberation rounds; the last round is used.
-        sampling: Sampling parameters of each model; None if unknown.
+        sampling: Sampling parameters of each model.
     """
     pools: dict[str, dict[str, ProblemFigures]] = {}
     thinkers: list[Thinker] = []
@@ -135,7 +134,7 @@ def cross(
         rounds=rounds,
         prompts=sorted(prompts),
         verifiers=sorted(verifiers),
-        sampling=sampling or {},
+        sampling=sampling,
         thinkers=thinkers,
         cells=cells,
     )

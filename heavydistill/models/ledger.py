@@ -158,22 +158,21 @@ def account_of(config: RunConfig) -> Path:
 
 
 def found_account(config: RunConfig) -> Path:
-    """Path of a run's account: ``account_of``, or an older path if only that file exists."""
+    """Path of a run's account: ``account_of``, or that of its folder before it was moved."""
     account, journal = account_of(config), Path(config.journal or "")
     if account.exists() or not config.out:
         return account
     folder = Path(config.out)
     try:
         saved = load_config(folder / "config.yaml")
-    except ConfigError:  # the folder is empty; version 0.1.0 named accounts by the run's requests
-        earlier = [journal / f"{config.identity}.ledger"]
-    else:
-        was = Path(saved.out or folder)
-        if was.exists() and not (folder.exists() and was.samefile(folder)):
-            return account  # the folder is a copy; the old account belongs to the original
-        places = (Path(saved.journal or journal), journal)
-        names = (account_of(saved).name, f"{saved.identity}.ledger")
-        earlier = [place / name for place in places for name in names]
+    except ConfigError:  # the folder is empty
+        return account
+    was = Path(saved.out or folder)
+    if was.exists() and not (folder.exists() and was.samefile(folder)):
+        return account  # the folder is a copy; the old account belongs to the original
+    earlier = [
+        place / account_of(saved).name for place in (Path(saved.journal or journal), journal)
+    ]
     return next(filter(Path.is_file, earlier), account)
 
 

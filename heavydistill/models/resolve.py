@@ -153,7 +153,6 @@ def resolve(
     if endpoint.start_vllm and endpoint.context is None:
         _, setup = largest_setup(to_serve(config))
         endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
-    # Configurations that an older version resolved without a context set both values.
     response, budget = config.deliberate.sampling.max_tokens, config.cache.budget_tokens
     needed = 0
     if response and budget:

@@ -164,13 +164,6 @@ def test_a_configuration_keeps_its_prompts_when_their_files_change(in_folder):
     Path("run.yaml").write_text(dump_config(config))
     assert load_config(Path("run.yaml")) == config
     assert config.prompts.text("thinker", "sql") and not config.prompts.text("thinker", "stem")
-    # Only the user's prompts are a part of what a run is known by.
-    assert "prompts" not in RunConfig().identity_fields and config.identity_fields[
-        "prompts"
-    ].keys() == {
-        "thinker",
-        "deliberator",
-    }
     assert config.identity != RunConfig().identity
 
 

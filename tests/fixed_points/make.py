@@ -81,7 +81,11 @@ def reply(body: dict[str, Any]) -> dict[str, Any]:
     """What a model says: a function of the request alone."""
     model, prompt, seed = body["model"], body["messages"][-1]["content"], body.get("seed", 0)
     draw = random.Random(hashlib.sha256(f"{model}/{prompt}/{seed}".encode()).hexdigest())
-    a, b = map(int, re.findall(r"What is (\d+) \+ (\d+)\?", prompt)[-1])
+    sums = re.findall(r"What is (\d+) \+ (\d+)\?", prompt)
+    if not sums:  # the question that tells models apart
+        message = {"role": "assistant", "content": f"I am {model}."}
+        return {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+    a, b = map(int, sums[-1])
     deliberates = "ttempt" in prompt
     is_right = draw.random() < RIGHT[model][deliberates]
     value = a + b if is_right else a + b + draw.choice([-10, -1, 1, 10])
@@ -97,7 +101,8 @@ def reply(body: dict[str, Any]) -> dict[str, Any]:
         finish = {FILTERED[1]: "content_filter", CUT_OFF[1]: "length"}.get(place, "stop")
         if finish == "length":
             message["content"] = ""
-    usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(reasoning + answer) // 4}
+    written = len(reasoning + answer) // 4
+    usage = {"prompt_tokens": len(prompt.encode()), "completion_tokens": written}
     return {
         "id": f"r-{seed}",
         "object": "chat.completion",
@@ -116,6 +121,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send({"object": "list", "data": [{"id": name, "object": "model"} for name in RIGHT]})
 
     def do_POST(self) -> None:
+        if not self.path.endswith("/chat/completions"):  # it does not count tokens
+            return self.send_error(404)
         self.send(reply(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
 
     def send(self, content: dict[str, Any]) -> None:
@@ -138,10 +145,11 @@ def command(*words: str, code: int = 0) -> None:
     assert done.returncode == code, done.returncode
 
 
-def script(name: str, *words: str) -> None:
+def script(name: str, *words: str, code: int = 0) -> None:
     print("+", name, *words, flush=True)
     repository = Path(sys.argv[1])
-    subprocess.run([sys.executable, str(repository / "scripts" / name), *words], check=True)
+    done = subprocess.run([sys.executable, str(repository / "scripts" / name), *words])
+    assert done.returncode == code, done.returncode
 
 
 def main() -> None:
@@ -159,12 +167,13 @@ def main() -> None:
     command("build", "runs/served", "--config=yaml/build.yaml", "--out=sets")
     script("sft.py", "--config=yaml/sft.yaml", "--output_dir=trained/full", "--save_steps=1")
     script("sft.py", "--config=yaml/sft_adapter.yaml", "--output_dir=trained/adapter")
-    script("grpo.py", "--config=yaml/grpo.yaml", "--output_dir=trained/grpo")
-    from heavydistill.pipeline.build import build_heavy_pipeline
+    # A random model earns no reward, which is an error after it was written.
+    script("grpo.py", "--config=yaml/grpo.yaml", "--output_dir=trained/grpo", code=1)
+    from heavydistill.config.run import load_config
+    from heavydistill.models.resolve import resolve
+    from heavydistill.run.recipe.pipeline import build_heavy_pipeline
 
-    from heavydistill.config import load_config
-
-    build_heavy_pipeline(load_config(Path("runs/served/config.yaml"))).save(
+    build_heavy_pipeline(resolve(load_config("runs/served/config.yaml"))).save(
         "yaml/pipeline.yaml", format="yaml"
     )
     for curves in Path("trained/grpo").glob("curves.*"):  # by far the largest, and only to look at

@@ -83,16 +83,18 @@ def test_a_set_without_rows_is_no_config(tmp_path, without):
 
 
 def test_what_became_of_the_answers_is_told_and_many_without_a_final_one_in_a_sentence(tmp_path):
-    counts = GenerationCounts(100, 5, {}, 15, 0, 2, 0, {}, 40, {"no_answer": 40})
+    counts = GenerationCounts(100, 5, {}, 15, 0, 2, 0, {}, 40, {"no_answer": 40}, decided=43)
     stages = {"trajectories": dataclasses.asdict(counts), "by_verifier": {"math": {}}}
-    older = {"total": 8, "failed": 0, "truncated": 0, "undecided": 1, "unjudged": 0}
+    deliberations = dataclasses.asdict(GenerationCounts(8, 0, {}, 0, 0, 1, 0, {}, decided=7))
     stages["trajectories"]["answered_by"] = {"DeepInfra glm-4.6": 60, "Novita glm-4.6": 20}
-    counted = RUN.model_copy(update={"summary": SUMMARY | stages | {"deliberations": older}})
+    counted = RUN.model_copy(
+        update={"summary": SUMMARY | stages | {"deliberations": deliberations}}
+    )
     written = made(tmp_path / "a", runs=[counted])
     assert "`glm`: The trajectories come from several hosts or configurations: " in written
     assert "DeepInfra glm-4.6 75.0%, Novita glm-4.6 25.0%." in written
     assert "| `glm` | trajectories | 100 | 5 | 15 | 40 | 2 | 0 |" in written
-    assert "| `glm` | deliberations | 8 | 0 | 0 | - | 1 | 0 |" in written
+    assert "| `glm` | deliberations | 8 | 0 | 0 | 0 | 1 | 0 |" in written
     said = "`glm`: 50.0% of the finished trajectories hold no final answer (no \\\\boxed{})."
     assert said in written
     assert "hold no final answer (" not in made(tmp_path / "b", **CHANGES)

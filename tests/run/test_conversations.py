@@ -90,11 +90,6 @@ def test_problems_with_one_text_and_other_histories_have_other_samples(told):
     assert len({attempt.answer_text + attempt.reasoning for t in traces for attempt in t.pool}) == 6
 
 
-def test_a_run_without_a_system_prompt_has_the_identity_that_it_had(tmp_path):
-    assert "system" not in config(tmp_path).identity_fields
-    assert config(tmp_path, system="Be brief.").identity_fields["system"] == "Be brief."
-
-
 def test_a_history_and_a_system_prompt_take_room_from_the_cache(tmp_path):
     long = [{"messages": [HISTORY[0] | {"content": "word " * 300}, *ROWS[0]["messages"][1:]],
              "reference": "1"}]  # fmt: skip

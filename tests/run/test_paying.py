@@ -11,7 +11,6 @@ from rich.console import Console
 
 from heavydistill.cli.plan import print_plan
 from heavydistill.config.run import RunConfig, dump_config, load_config
-from heavydistill.config.yaml import carried_over
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Cost, Ledger, account_of, balance_of, found_account, spent_in
 from heavydistill.models.resolve import ResolvedRun, resolve
@@ -129,27 +128,10 @@ def test_a_copy_of_a_folder_has_an_account_of_its_own():
 
 @pytest.fixture
 def fixed(monkeypatch):
-    """Runs that 0.1.0 wrote, which named an account by what is asked."""
+    """Finished runs, in the working directory."""
     shutil.copytree(FIXED, "fixed")
     monkeypatch.chdir("fixed")
     return lambda name: load_config(Path(name) / "config.yaml")
-
-
-def test_a_run_of_0_1_0_goes_on_with_its_account(fixed):
-    accounts = {balance_of(file).spent_tokens for file in Path("runs/journal").glob("*.ledger")}
-    run = fixed("runs/served")
-    assert spent(run.model_copy(update={"seed": 99})) in accounts - {0}
-    assert spent(run) in accounts - {0}
-    assert len(list(Path("runs/journal").glob("*.ledger"))) == len(accounts)
-
-
-def test_so_does_one_that_was_killed_before_its_folder_was_there(fixed):
-    run = fixed("runs/served")
-    shutil.rmtree("runs/served")
-    old = Path("runs/journal") / f"{run.identity}.ledger"
-    assert (total := balance_of(old).spent_tokens) > 0
-    assert spent(run) == total and not old.exists()
-    assert spent(run.model_copy(update={"seed": 99})) == total
 
 
 def test_two_runs_into_a_folder_at_once_are_refused_and_so_is_the_same_run_twice():
@@ -207,9 +189,7 @@ def test_a_finished_run_makes_way_for_one_that_asks_for_more_and_for_no_other(
     tree = yaml.safe_load(saved.read_text())
     tree["problems"]["limit"] = 6
     tree["cache"]["budget_tokens"] = None
-    saved.write_text(
-        dump_config(check(load_config(None, {**carried_over(tree), "out": "x"}), False).config)
-    )
+    saved.write_text(dump_config(check(load_config(None, {**tree, "out": "x"}), False).config))
     given = load_config(saved, {**change, "out": "runs/served", "cache.budget_tokens": None})
     if goes_on:
         assert check(given, asks=False).changed.keys() >= change.keys()

@@ -191,8 +191,7 @@ class Manifest(Section):
     retention: Fraction  # share of plain problems in the rows of ``sft_deliberator``
     recut: int  # prompts that were pruned again to fit the student
     models: dict[str, list[str]]  # models that wrote rows of the views, by role
-    sources: list[str] = Field(default_factory=list)
-    """Where the problems come from, see ``Problem.origin``; empty in sets of an earlier version."""
+    sources: list[str] = Field(default_factory=list)  # see ``Problem.origin``
     prompts: list[str]  # versions of the prompt wordings
     verifiers: list[str]  # names and versions of the verifiers
     tokens: dict[str, dict[str, int]]  # quantiles of the tokens per row, by set

@@ -20,7 +20,7 @@ hold the two parts separately.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from heavydistill import plugins
@@ -103,8 +103,7 @@ class CacheRow(Cache):
     rl_label: str
     """Why the cache has no row in ``rl``; empty if it has one. ``duplicate`` if a cache of another
     run with the same attempts has a row."""
-    attempts: list[ShownAttempt] = field(default_factory=list)
-    """The attempts in the order of the cache; empty in sets of an earlier version."""
+    attempts: list[ShownAttempt]  # in the order of the cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,7 +177,7 @@ def _check_attempts(rows: Iterable[_Row], sets: SetsFolder, config: GrpoConfig) 
     build += ["--student", manifest.student.name, "--out", f"{path}-with-verdicts"]
     raise ConfigError(
         f"claims_share is {config.claims_share:g}, but {path} has no verdict of an attempt in a "
-        "cache: an earlier version built it, or its runs are not judged",
+        "cache: its runs are not judged",
         f"Build the sets again, from the folders of judged runs, with `{shlex.join(build)}`"
         f"{', and refilter them' if manifest.refiltered else ''}; or leave claims_share out.",
     )

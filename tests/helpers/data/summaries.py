@@ -118,8 +118,9 @@ def summary(**changed: Any) -> Summary:
             {"needs_units": 40, "timeout": 4},
             120,
             {"no_answer": 87, "empty": 33},
+            decided=9_300,
         ),
-        deliberations=GenerationCounts(4800, 0, {}, 66, 0, 0, 0, {}, 0),
+        deliberations=GenerationCounts(4800, 0, {}, 66, 0, 0, 0, {}, 0, decided=4_734),
         usage={
             "thinking": Usage(9_600, 123_456, 0, 12_345_678, 0, 9_600, 0, 12.345),
             "deliberating": Usage(4_800, 7_000, 6_000, 8_000, 3, 5, 2),
@@ -183,8 +184,10 @@ def comparison(**changed: Any) -> Comparison:
 
 
 def _measured(name: str, model: str, truncated: int) -> RunMetrics:
-    trajectories = GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}, 10 * truncated)
-    deliberations = GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {})
+    trajectories = GenerationCounts(
+        8000, 0, {}, truncated, 0, 0, 0, {}, 10 * truncated, decided=8000
+    )
+    deliberations = GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {}, decided=4000)
     counts = {"trajectories": trajectories, "deliberations": deliberations}
     measured = summary(problems=1000, statuses={"ok": 1000}, **counts)
     told = Model(model, "abc")
