@@ -34,7 +34,6 @@ import heavydistill
 from heavydistill.errors import ConfigError, HeavydistillError, did_you_mean
 
 GROUP = "heavydistill.plugins"
-PROGRAM = "this program"
 TAKES: dict[str, str] = {
     "verifier": "a subclass of verifiers.base.Verifier",
     "source": "(args)",
@@ -58,7 +57,7 @@ class Plugin:
     kind: str
     name: str
     value: Any  # Function, verifier, exporter or path
-    place: str  # Path of its file, name and version of its package, or ``PROGRAM``
+    place: str  # Path of its file, or name and version of its package
     module: str = ""  # Module that defines it
     example: str = ""  # Arguments with which the contract of a source is tested
 
@@ -86,7 +85,7 @@ shipped: dict[str, tuple[str, ...]] = {}
 _files: dict[str, list[Plugin]] = {}
 _running: list[str] = []  # files that are being executed
 _installed: list[str] = []  # packages that were tried
-_defined: list[list[Plugin]] = []  # by the files and packages that are being loaded
+_defined: list[Plugin] = []  # by decorators, in any module
 _lock = threading.RLock()
 
 
@@ -94,19 +93,12 @@ def plugin(kind: str, name: str, example: str = "") -> Callable[[_T], _T]:
     """Return a decorator that registers a plug-in of this kind (``TAKES``) and name.
 
     Not every kind is a function: ``plugin("teacher", "mine")(path)``. ``example`` is the arguments
-    with which ``contracts`` tests a source.
-
-    Raises:
-        ConfigError: There is no such kind, or the plug-in cannot be one.
+    with which ``contracts`` tests a source. It can be chosen once its file or package is loaded.
     """
     module = sys._getframe(1).f_globals.get("__name__", "")
 
     def register(value: _T) -> _T:
-        made = Plugin(kind, name, value, PROGRAM, module, example)
-        if _defined:
-            _defined[-1].append(made)
-        else:
-            _commit([made], PROGRAM)
+        _defined.append(Plugin(kind, name, value, module, module, example))
         return value
 
     return register
@@ -146,11 +138,9 @@ def get(kind: str, name: str, key: str = "") -> Plugin:
 
 
 def require(kind: str, name: str, key: str) -> None:
-    """Raise ConfigError unless the name is shipped, or of a plug-in that any process finds."""
-    is_shipped = name in names(kind) and (kind, name) not in loaded
-    if not is_shipped and get(kind, name, key).place == PROGRAM:
-        what = f"{key}: only this process knows the {kind} {name!r}"
-        raise ConfigError(what, "Write it to a file, and name the file in `plugins`.")
+    """Raise ConfigError unless the name is shipped or of a plug-in; ``key`` as for ``get``."""
+    if name not in names(kind):
+        get(kind, name, key)
 
 
 def absent() -> str:
@@ -246,6 +236,7 @@ def _in_file(path: str, key: str) -> list[Plugin]:
     name = f"heavydistill_{Path(path).stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
     sys.modules[name] = module = ModuleType(name)  # as dataclasses and pickle expect
     module.__file__ = path
+    _defined[:] = [each for each in _defined if each.module != name]  # of an execution that failed
 
     def run() -> list[ModuleType]:
         exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
@@ -253,7 +244,7 @@ def _in_file(path: str, key: str) -> list[Plugin]:
 
     _running.append(path)
     try:
-        return _run(run, path)
+        return _run(run, path, name)
     finally:
         _running.remove(path)
 
@@ -270,31 +261,28 @@ def _in_package(entries: list[EntryPoint], place: str) -> list[Plugin]:
                 raise ConfigError(what, "Install a version of either that fits the other.")
         return [import_module(entry.module) for entry in entries]
 
-    found, roots = _run(run, place), {entry.module.partition(".")[0] for entry in entries}
-    before = (each for each in loaded.values() if each.place == PROGRAM)  # imported by others
-    return found + [each for each in before if each.module.partition(".")[0] in roots]
+    return _run(run, place, *{entry.module.partition(".")[0] for entry in entries})
 
 
-def _run(run: Callable[[], list[ModuleType]], place: str) -> list[Plugin]:
-    """Return the plug-ins that modules define; ``run`` executes them."""
-    _defined.append([])
+def _run(run: Callable[[], list[ModuleType]], place: str, *roots: str) -> list[Plugin]:
+    """Return the plug-ins that modules below ``roots`` define; ``run`` executes the modules."""
     try:
         modules = run()
     except HeavydistillError as error:
         raise ConfigError(f"{place}: {error.what}", error.fix) from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{place}: {_told(error)}", _FIX) from error
-    finally:
-        found = _defined.pop()
+    within = tuple(f"{root}." for root in roots)
+    own = [each for each in _defined if f"{each.module}.".startswith(within)]
     for module in modules:
         for value in list(vars(module).values()):
             kind = getattr(value, "plugin_kind", "") if inspect.isclass(value) else ""
             if not kind or inspect.isabstract(value) or not hasattr(value, "name"):
                 continue
             is_theirs = value.__module__.partition(".")[0] == module.__name__.partition(".")[0]
-            if is_theirs and all(value is not each.value for each in found):
-                found.append(Plugin(kind, value.name, value, place))
-    return found
+            if is_theirs and all(value is not each.value for each in own):
+                own.append(Plugin(kind, value.name, value, place))
+    return own
 
 
 def _commit(found: list[Plugin], place: str) -> list[Plugin]:
@@ -306,7 +294,7 @@ def _commit(found: list[Plugin], place: str) -> list[Plugin]:
         _refuse_taken(each)
         key = each.kind, each.name
         before = loaded.get(key)
-        if key in placed or (before and before.place not in (place, PROGRAM)):
+        if key in placed or before:
             at = f", in {before.place}" if before else ""
             what = f"{place}: there is a {each.kind} {each.name!r} already{at}"
             raise ConfigError(what, "Give yours another name.")

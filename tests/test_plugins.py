@@ -104,7 +104,7 @@ def test_a_selection_of_a_file_selects(written):
         (USES + "plugin('selection', 'a')(max)", r"a is not \(pool, width, rng\)"),
         (USES + "plugin('pruning', 'a')('cut')", r"pruning a is not \(attempt, tokens, reader\)"),
         (USES + "plugin('teacher', 'a')('absent.yaml')", "a is not the path of a profile"),
-        (USES + "plugin('exporter', 'a')(print)", "a is not a curate.exports.export.Trainer"),
+        (USES + "plugin('exporter', 'a')(print)", "a is not a curate.exports.export.ExportTarget"),
         (USES + "plugin('verifier', 'a')(print)", "a is not a subclass of"),
         (
             USES + NONE.replace("'none'", "'random'"),
@@ -144,7 +144,7 @@ def test_an_unknown_name_is_refused_with_the_names_that_there_are(written, key, 
 
 def test_what_this_process_alone_knows_is_refused():
     plugin("selection", "here")(lambda pool, width, rng: pool[:1])
-    assert "only this process knows the selection 'here'" in refused(**{"cache.selection": "here"})
+    assert "there is no selection 'here'" in refused(**{"cache.selection": "here"})
 
 
 def test_a_file_that_uses_its_own_plug_ins_without_a_guard_is_refused(written):

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plug_ins import forgotten
 
+from heavydistill import plugins
 from heavydistill.config.run import Pruning
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import load, thinker_prompt
 from heavydistill.heavy.pruning import defuse, prepare, prune, water_fill
 from heavydistill.models.tokenizer import ByteEstimate
-from heavydistill.plugins import plugin
 
 MODES = get_args(Pruning)
 amounts = st.lists(st.integers(0, 60), max_size=8)
@@ -215,7 +215,7 @@ def test_no_control_token_reaches_the_tokenizer(pieces):
 
 
 def own(cut_by) -> None:
-    plugin("pruning", "own")(cut_by)
+    plugins.loaded["pruning", "own"] = plugins.Plugin("pruning", "own", cut_by, "a test")
 
 
 def test_a_plug_in_is_asked_for_the_whole_and_then_for_its_share():
@@ -244,7 +244,7 @@ def test_a_plug_in_is_asked_for_the_whole_and_then_for_its_share():
     ],
 )
 def test_a_plug_in_that_exceeds_its_share_or_loses_the_answer_is_refused(cut_by):
-    with forgotten(), pytest.raises(ConfigError, match="this program: the pruning own "):
+    with forgotten(), pytest.raises(ConfigError, match="a test: the pruning own "):
         own(cut_by)
         prepare(trajectory(answer_text=r"So it is \boxed{5}."), "own", CHARS)
 

@@ -15,5 +15,6 @@ def forgotten() -> Iterator[None]:
         mock.patch.dict(plugins.broken),
         mock.patch.dict(plugins._files),
         mock.patch.object(plugins, "_installed", [*plugins._installed]),
+        mock.patch.object(plugins, "_defined", [*plugins._defined]),
     ):
         yield
