@@ -2,9 +2,9 @@
 
     python scripts/train_micro.py --out heavydistill/micro
 
-Problems are procedural (see heavydistill/micro/rows.py) with seeds that evaluation never uses, and
-solutions are those of heavydistill/micro/worked.py. The stages, each saved under --work so that a
-stopped run continues there:
+Problems are procedural (see micro_models/rows.py) with seeds that evaluation never uses, and
+solutions are those of micro_models/worked.py. The stages, each saved under --work so that a stopped
+run continues there:
 
 1. tokenizer     from texts like those of the training
 2. thinker       arithmetic on long problems, and attempts with random slips; both models
@@ -40,15 +40,15 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from micro_models import rows
+from micro_models.rows import MicroProblem, MicroRow
+from micro_models.tokenizer import train_tokenizer
+from micro_models.training import Schedule, Size, Stream, new_model, train
+from micro_models.worked import solve
 from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from heavydistill.config.models import Sampling
 from heavydistill.experiments.perturbation import garble_attempts
-from heavydistill.micro import rows
-from heavydistill.micro.rows import MicroProblem, MicroRow
-from heavydistill.micro.tokenizer import train_tokenizer
-from heavydistill.micro.training import Schedule, Size, Stream, new_model, train
-from heavydistill.micro.worked import solve
 from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.request import Request, sample_seed, user_turn
 from heavydistill.problems.procedural import MICRO_LEVELS

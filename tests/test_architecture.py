@@ -23,13 +23,11 @@ TIERS = [
     {"store", "sandbox", "models", "verifiers", "problems", "chat"},
     {
         "run",
-        "pipeline",
         "experiments",
         "curate",
         "train",
         "report",
         "hub",
-        "micro",
         "doctor",
         "skill",
     },

@@ -42,8 +42,7 @@ def write_model(folder: Path) -> None:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    from heavydistill.micro.tokenizer import CHAT_TEMPLATE
-
+    template = Path(sys.argv[1]) / "heavydistill" / "micro" / "teacher" / "chat_template.jinja"
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({byte: n for n, byte in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -56,7 +55,7 @@ def write_model(folder: Path) -> None:
         pad_token="<|pad|>",
         eos_token="<|im_end|>",
         additional_special_tokens=["<|im_start|>"],
-        chat_template=CHAT_TEMPLATE,
+        chat_template=template.read_text("utf-8"),
         model_max_length=16384,
     )
     config = LlamaConfig(

@@ -4,10 +4,9 @@ import itertools
 import re
 
 import pytest
-
-from heavydistill.micro.rows import MicroRow
-from heavydistill.micro.tokenizer import train_tokenizer
-from heavydistill.micro.training import Schedule, Size, Stream, batch, new_model, train
+from micro_models.rows import MicroRow
+from micro_models.tokenizer import train_tokenizer
+from micro_models.training import Schedule, Size, Stream, batch, new_model, train
 
 ROWS = [
     MicroRow(f"{a}+{b}", f"{a}+{b}={a + b}", f"\\boxed{{{a + b}}}") for a in (1, 5) for b in (2, 6)

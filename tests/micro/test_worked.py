@@ -14,14 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from heavydistill.config.run import Problems
-from heavydistill.errors import ConfigError
-from heavydistill.heavy import prompts
-from heavydistill.micro import rows
-from heavydistill.micro.rows import TRAINING_SEEDS, MicroProblem
-from heavydistill.micro.tokenizer import THINK_TAGS, train_tokenizer
-from heavydistill.micro.worked import (
+from micro_models import rows
+from micro_models.rows import TRAINING_SEEDS, MicroProblem
+from micro_models.tokenizer import THINK_TAGS, train_tokenizer
+from micro_models.worked import (
     FAMILIES,
     MicroTask,
     Worked,
@@ -31,6 +27,10 @@ from heavydistill.micro.worked import (
     solve,
     thinker_solution,
 )
+
+from heavydistill.config.run import Problems
+from heavydistill.errors import ConfigError
+from heavydistill.heavy import prompts
 from heavydistill.problems.procedural import MICRO_LEVELS
 from heavydistill.text.extraction import boxed
 

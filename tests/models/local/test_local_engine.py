@@ -31,9 +31,8 @@ PROMPTS = ["1+1?", "What is 20+22?", "How many legs have 3 cows and 12 chickens 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory) -> Path:
     import torch
-
-    from heavydistill.micro.tokenizer import train_tokenizer
-    from heavydistill.micro.training import Size, new_model
+    from micro_models.tokenizer import train_tokenizer
+    from micro_models.training import Size, new_model
 
     tokenizer = train_tokenizer(PROMPTS, CONTEXT)
     model = new_model(Size(hidden=32, layers=2, heads=2, feed_forward=48), tokenizer, seed=1)

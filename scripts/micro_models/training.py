@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from heavydistill.micro.rows import MicroRow
+from micro_models.rows import MicroRow
 
 if TYPE_CHECKING:
     import torch

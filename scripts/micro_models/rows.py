@@ -11,10 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.experiments.perturbation import garble_attempts
-from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import serialize
-from heavydistill.micro.worked import (
+from micro_models.worked import (
     MicroTask,
     Worked,
     answer_of,
@@ -23,6 +20,10 @@ from heavydistill.micro.worked import (
     solve,
     thinker_solution,
 )
+
+from heavydistill.experiments.perturbation import garble_attempts
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import serialize
 from heavydistill.problems.procedural import MICRO_LEVELS
 from heavydistill.text.extraction import boxed
 

@@ -20,7 +20,8 @@ _TURN_OPENS, _TURN_ENDS, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 
 # TRL and the chat APIs keep the thinking of a turn in ``reasoning_content``; the generation markers
 # let TRL train only on the assistant's tokens.
-CHAT_TEMPLATE = (Path(__file__).parent / "teacher" / "chat_template.jinja").read_text("utf-8")
+_TEACHER = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
+CHAT_TEMPLATE = (_TEACHER / "chat_template.jinja").read_text("utf-8")
 
 
 def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:
