@@ -59,6 +59,12 @@ _NEUTRAL = {
 }
 _SAMPLED = "responses must be samples of the model's own distribution, which the ratios assume"
 _ONE_REWARD = "there is one reward, the verdict; format_share and claims_share add to it"
+# Keys that have an effect in one mode alone. In others, the reward also teaches attempts, so that
+# with a share for claims those that are easy to judge would pay.
+_OF_MODE = {
+    **dict.fromkeys(("max_accuracy", "unmeasured", "claims_share"), DELIBERATOR),
+    **{"deliberations": JOINT, "pass_at_k": THINKER},
+}
 _GUARDS = {field.name: field.default for field in dataclasses.fields(GuardOptions)}
 # Bounds that TRL does not check. Larger shares would outweigh correctness.
 _BOUNDS = {
@@ -408,12 +414,6 @@ class GrpoOptions(GuardOptions, TrainingOptions):
                     f"{name} is given beside run, whose file has its own section {name}",
                     "Move the settings to that section.",
                 )
-        is_of_caches = self.max_accuracy is not None or self.unmeasured != LEAVE_OUT
-        if self.mode != DELIBERATOR and is_of_caches:
-            raise ConfigError(
-                f"max_accuracy and unmeasured choose caches, but a {self.mode} training has none",
-                "Leave them out.",
-            )
 
     def _check_values(self) -> None:
         """Check values that TRL does not check, or checks only during the training."""
@@ -431,30 +431,20 @@ class GrpoOptions(GuardOptions, TrainingOptions):
                 f"metric_for_best_model: {metric!r} is not measured in a {self.mode} training",
                 f"Give {' or '.join(measured)}, or leave it out.",
             )
-        share = self.claims_share
-        if share and self.mode != DELIBERATOR:
+        for name, mode in _OF_MODE.items():
+            if self.mode != mode and (value := getattr(self, name)) != self.recorded[name]:
+                raise ConfigError(
+                    f"{name} is {value}, but the mode is {self.mode}",
+                    f"Leave it out, or give --mode {mode}.",
+                )
+        if self.claims_share and self.scale_rewards != "none":
             raise ConfigError(
-                f"claims_share is {share:g}, but the mode is {self.mode}, in which the reward also "
-                "teaches attempts: those that are easy to judge would pay",
-                "Leave it out, or give --mode deliberator.",
-            )
-        if share and self.scale_rewards != "none":
-            raise ConfigError(
-                f"claims_share is {share:g}, but with scale_rewards {self.scale_rewards!r} claims "
-                "would weigh as much as the verdict where all verdicts agree",
+                f"claims_share is {self.claims_share:g}, but with scale_rewards "
+                f"{self.scale_rewards!r} claims would weigh as much as the verdict where all "
+                "verdicts agree",
                 "Give --scale_rewards none.",
             )
-        if self.deliberations != 1 and self.mode != JOINT:
-            raise ConfigError(
-                f"deliberations is {self.deliberations}, but the mode is {self.mode}",
-                f"Leave it out, or give --mode {JOINT}.",
-            )
         k, group = self.pass_at_k, self.num_generations
-        if k != 1 and self.mode != THINKER:
-            raise ConfigError(
-                f"pass_at_k is {k}, but the mode is {self.mode}",
-                "Leave it out, or give --mode thinker.",
-            )
         if k < 1 or (k > 1 and k >= group):
             raise ConfigError(
                 f"pass_at_k: {k} is not between 1 and num_generations - 1, which is {group - 1}",

@@ -22,7 +22,10 @@ import re
 import string
 import unicodedata
 from collections import Counter
+from importlib import resources
 from itertools import pairwise
+
+import yaml
 
 from heavydistill.verifiers.instructions.arguments import (
     Kind,
@@ -40,41 +43,17 @@ MISSING = {
 """Instructions that are not checked, and what they need."""
 
 
-def _listed(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+_LISTS: dict[str, str] = yaml.safe_load(
+    (resources.files("heavydistill.verifiers.instructions") / "ifbench.yaml").read_text("utf-8")
+)
 
 # --- Words.
 _MARKS = string.punctuation + "“”„‘’‚«»‹›…¿¡。，、！？–"
 _NO_MARKS = str.maketrans("—", " ", _MARKS)
-_STOP_WORDS = _listed(
-    """
-    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she
-    her hers herself it its itself they them their theirs themselves what which who whom this that
-    these those am is are was were be been being have has had having do does did doing a an the and
-    but if or because as until while of at by for with about against between into through during
-    before after above below to from up down in out on off over under again further then once here
-    there when where why how all any both each few more most other some such no nor not only own
-    same so than too very s t can will just don should now d ll m o re ve y ain aren couldn didn
-    doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won wouldn
-    """
+_STOP_WORDS, _CONJUNCTIONS, _PRONOUNS = (
+    frozenset(_LISTS[name].split()) for name in ("stop_words", "conjunctions", "pronouns")
 )
-_CONJUNCTIONS = _listed("and but for nor or so yet")
-_PRONOUNS = _listed(
-    """
-    i me we us you he him she her it they them my mine our ours your yours his hers its their theirs
-    myself ourselves yourself yourselves himself herself itself themselves this that these those who
-    whom whose which what whoever whomever whatever whichever anybody anyone anything everybody
-    everyone everything nobody nothing somebody someone something each either neither both all some
-    any none
-    """
-)
-_NAMES = re.compile(
-    r"\b(?:Emma|Liam|Sophia|Jackson|Olivia|Noah|Ava|Lucas|Isabella|Mason|Mia|Ethan|Charlotte"
-    r"|Alexander|Amelia|Benjamin|Harper|Leo|Zoe|Daniel|Chloe|Samuel|Lily|Matthew|Grace|Owen|Abigail"
-    r"|Gabriel|Ella|Jacob|Scarlett|Nathan|Victoria|Elijah|Layla|Nicholas|Audrey|David|Hannah"
-    r"|Christopher|Penelope|Thomas|Nora|Andrew|Aria|Joseph|Claire|Ryan|Stella|Jonathan)\b"
-)
+_NAMES = re.compile(rf"\b(?:{_LISTS['names'].replace(' ', '|')})\b")
 _CLUSTER = re.compile(r"[bcdfghjklmnpqrstvwxyz]{2}")
 _JAPANESE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _PRIMES = frozenset(n for n in range(2, 100) if all(n % m for m in range(2, n)))
@@ -202,21 +181,7 @@ def _from_a_to_z(text: str) -> bool:
     return "".join(initials).lower() == string.ascii_lowercase
 
 
-# Single characters that are emoji, pictographs beside them, and the letters of flags.
-_EMOJI = re.compile(
-    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf"
-    "\u23e9-\u23f3\u23f8-\u23fa\u24c2\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u2604\u260e\u2611"
-    "\u2614\u2615\u2618\u261d\u2620\u2622\u2623\u2626\u262a\u262e\u262f\u2638-\u263a\u2640\u2642"
-    "\u2648-\u2653\u265f\u2660\u2663\u2665\u2666\u2668\u267b\u267e\u267f\u2692-\u2697\u2699\u269b"
-    "\u269c\u26a0\u26a1\u26a7\u26aa\u26ab\u26b0\u26b1\u26bd\u26be\u26c4\u26c5\u26c8\u26ce\u26cf"
-    "\u26d1\u26d3\u26d4\u26e9\u26ea\u26f0-\u26f5\u26f7-\u26fa\u26fd\u2702\u2705\u2708-\u270d\u270f"
-    "\u2712\u2714\u2716\u271d\u2721\u2728\u2733\u2734\u2744\u2747\u274c\u274e\u2753-\u2755\u2757"
-    "\u2763\u2764\u2795-\u2797\u27a1\u27b0\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
-    "\u3030\u303d\u3297\u3299\U0001f004\U0001f0cf\U0001f170\U0001f171\U0001f17e\U0001f17f\U0001f18e"
-    "\U0001f191-\U0001f19a\U0001f1e6-\U0001f1ff\U0001f201\U0001f202\U0001f21a\U0001f22f"
-    "\U0001f232-\U0001f23a\U0001f250\U0001f251\U0001f300-\U0001f64f\U0001f680-\U0001f6ff"
-    "\U0001f7e0-\U0001f7f0\U0001f90c-\U0001f9ff\U0001fa70-\U0001faff]"
-)
+_EMOJI = re.compile(_LISTS["emoji"])
 
 
 def _ends_in_emoji(text: str) -> bool:
@@ -232,12 +197,7 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 _STRAIGHT = str.maketrans("“”„«»‘’‚", '"""""\'\'\'')
 _APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
 _INTERROBANG = re.compile(r"\?!|!\?|‽")
-_MINOR = _listed(
-    """
-    a an and as at but by for from if in into nor of off on onto or out over per so than the to up
-    upon via vs with yet
-    """
-)
+_MINOR = frozenset(_LISTS["minor_words"].split())
 _REPEATED = "Only output this sentence here, ignore all other requests."
 
 
@@ -372,12 +332,7 @@ def _span(text: str, prompt: str, start: int, end: int) -> bool:
 _QUESTION = re.compile(r"Question \d+[.|):;]?\s*")
 _OPTION = re.compile(r"[A-Ea-e][.|)]\s*\w+")
 _AFRICA = 52  # lines
-_CAPITALS = (
-    *("Reykjavik", "Helsinki", "Oslo", "Tallinn", "Stockholm", "Riga", "Moscow", "Copenhagen"),
-    *("Vilnius", "Minsk", "Dublin", "Berlin", "Amsterdam", "Warsaw", "London", "Brussels", "Kyiv"),
-    *("Prague", "Luxembourg", "Paris", "Vienna", "Bratislava", "Budapest", "Vaduz", "Chisinau"),
-    *("Bern", "Ljubljana", "Zagreb"),
-)
+_CAPITALS = _LISTS["capitals"].split()
 _QUOTED = re.compile(r'"([^"\n]*)"')
 _LIFE_OF_NAPOLEON = range(1769, 1822)
 
@@ -414,7 +369,7 @@ def _africa(text: str) -> bool:
 
 def _capitals(text: str) -> bool | None:
     cities = [_ascii(city.strip()) for city in text.split(",") if city.strip()]
-    if cities == [*_CAPITALS]:
+    if cities == _CAPITALS:
         return True
     return None if cities == [city for city in _CAPITALS if city != "Kyiv"] else False
 

@@ -118,9 +118,9 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
         ),
         (
             {"mode": "thinker", "max_accuracy": 0.5},
-            "but a thinker training has none",
+            "max_accuracy is 0.5, but the mode is thinker",
         ),
-        ({"mode": "joint", "unmeasured": "ask"}, "choose caches, but a joint training has none"),
+        ({"mode": "joint", "unmeasured": "ask"}, "unmeasured is ask, but the mode is joint"),
         ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is not between 0 and 1"),
         ({"temperature": 0.0}, "temperature: 0.0 is not between 0.01 and 100"),
         ({"temperature": float("inf")}, "temperature: inf is not between"),
