@@ -156,7 +156,7 @@ def _results(comparison: Comparison, role: str) -> list[EvalResult]:
 
 
 def _context(record: TrainingRecord) -> int:
-    """Return names and commands for the section on how to use the model."""
+    """Return the number of tokens of prompt and response that the model was trained on."""
     if record.rl:
         return record.max_length
     return max(used.manifest.student.max_tokens for used in record.sets)
@@ -165,8 +165,8 @@ def _context(record: TrainingRecord) -> int:
 def _usage(
     record: TrainingRecord, adapter: dict[str, Any] | None, base: Base, options: PublishOptions
 ) -> dict[str, Any]:
-    """maximum rank for vLLM, if its `PEFTHelper` accepts the adapter"""
-    rank = None  # base model and adapter on one server, with different names
+    """Return names and commands for the section on how to use the model."""
+    rank = None  # maximum rank for vLLM, if its `PEFTHelper` accepts the adapter
     if adapter and adapter.get("bias", "none") == "none" and not any(map(adapter.get, _ODD)):
         largest = max(adapter["r"], *(adapter.get("rank_pattern") or {}).values(), 0)
         rank = next((bound for bound in _RANKS if bound >= largest), None)
@@ -180,7 +180,7 @@ def _usage(
     generate = ["heavydistill", "generate"]
     own = [*generate, *_models(record, base.profile or parent, place), *problems]
     parser = ["--reasoning-parser", base.parser] if base.parser else []
-    if rank:  # The server has one model, so a deliberator needs the attempts of an earlier run.
+    if rank:  # base model and adapter on one server, with different names
         name = "student" if record.role == "both" else record.role
         serve = ["vllm", "serve", parent, *(["--revision", base.revision] if base.revision else [])]
         serve += ["--tokenizer", place, "--enable-lora", "--max-lora-rank", str(rank)]
@@ -189,7 +189,7 @@ def _usage(
     else:
         tokenizer = place if adapter is None else "merged"
         serve = ["vllm", "serve", tokenizer, *parser]
-        # within the context length of the training
+        # The server has one model, so a deliberator needs the attempts of an earlier run.
         ask = {
             "thinker": [],
             "deliberator": ["--pools", "runs/attempts", "--deliberator", tokenizer],
@@ -197,6 +197,7 @@ def _usage(
         }[record.role]
     if ask:
         ask = [*generate, *ask, "--endpoint", _SERVER, "--tokenizer", tokenizer]
+        # within the context length of the training
         ask += ["--set", f"endpoint.context={_context(record)}"]
     return {
         "download": shlex.join(download),
