@@ -202,6 +202,19 @@ def test_a_server_that_refuses_everything_is_paused_ever_longer_whatever_it_asks
     assert "in flight: at most 1 (HTTP 429: slow down)" in warnings[-1]
 
 
+@pytest.mark.parametrize(("asked_s", "paused_s"), [(5.0, 0.0), (6.0, 6.0)])
+def test_a_pause_of_more_than_five_seconds_is_the_servers_and_a_shorter_one_the_requests(
+    asked_s, paused_s
+):
+    async def work() -> float:
+        servers = Servers([Server("http://host/v1", SLOTS)], 600.0)
+        refused = failed("overloaded", "HTTP 429: slow down", 0.0)
+        servers.give_back(await servers.lease(), refused, asked_s)
+        return servers.pause_s()
+
+    assert on_a_jumping_clock(work()) == paused_s
+
+
 def test_a_prompt_at_fault_pauses_no_server_that_answers_others():
     broken = failed("server", "HTTP 500", 0.0)
 
