@@ -95,7 +95,8 @@ def test_the_licences_of_what_is_shipped_are_told(installed):
 
 
 def test_words_prompts_and_templates_are_in_the_wheel(installed):
-    places = ("heavy", "curate/exports/templates", "report/page/web", "hub/templates")
+    places = ("heavy", "text", "verifiers", "skill")
+    places += ("curate/exports/templates", "report/page/web", "hub/templates")
 
     def beside_modules(root: Path) -> set[str]:
         files = (file for place in places for file in (root / "heavydistill" / place).rglob("*.*"))
