@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import messages
 import pytest
 from command_line import run_command
 from plug_ins import forgotten
@@ -15,7 +16,7 @@ from plug_ins import forgotten
 from heavydistill import plugins
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import RunConfig, load_config
-from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.errors import ConfigError
 from heavydistill.heavy.selection import select
 from heavydistill.models.registry import profile_at
 from heavydistill.plugins import plugin
@@ -124,7 +125,13 @@ def test_a_file_that_cannot_be_used_is_one_message_with_its_place(written, tmp_p
 
 def test_two_files_with_one_name_are_refused(written):
     one, other = written(LONGEST, "one.py"), written(LONGEST, "other.py")
-    assert f"{other}: there is a selection 'longest' already, in {one}" in refused(one, other)
+    assert messages.is_in(
+        refused(one, other),
+        "plugin_name_taken",
+        kind="selection",
+        name="longest",
+        place=f"in {one}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +189,7 @@ def test_a_function_or_class_stands_for_its_file(tmp_path, monkeypatch):
     assert config.verify.own == [__file__]
     cell: dict[str, type] = {}
     exec(compile("class Cell: pass", "<cell>", "exec"), cell)
-    with pytest.raises((ConfigError, ValueError), match="Write it to a file"):
+    with messages.raises("plugin_not_found_elsewhere"):
         RunConfig(plugins=[cell["Cell"]])  # type: ignore[list-item]
 
 
@@ -231,7 +238,10 @@ def test_a_package_that_cannot_be_used_is_said_and_breaks_nothing_else(
     install(name, text, requires)
     load_config(None, {"cache.selection": "longest"}).load_plugins()
     assert why in plugins.broken[f"{name} 1.0"]
-    assert f"The plug-ins of {name} 1.0 cannot be used: " in caplog.text and why in caplog.text
+    assert (
+        messages.is_in(caplog.text, "plugins_unusable", package=f"{name} 1.0")
+        and why in caplog.text
+    )
     assert why in refused(**{"cache.selection": "longer"})
     printed = run_command("plugins")
     assert printed.returncode == 1 and "first 1.0" in printed.stdout
@@ -243,13 +253,13 @@ def test_a_teacher_of_a_file_is_a_profile(written, tmp_path):
         "name: small\nhub: org/small\ntokenizer: org/small\ncontext: 4096\n"
     )
     file = written(USES + f"plugin('teacher', 'ours')({str(tmp_path / 'small.yaml')!r})\n")
-    with pytest.raises(TeacherError, match="There is no model 'ours'"):
+    with messages.raises("no_model", model="ours"):
         profile_at("ours", Endpoint())
     plugins.load_files([file])
     assert profile_at("ours", Endpoint()).model == "org/small"
     assert "heavydistill teachers ours" in run_command("teachers").stdout
     assert "hub: org/small" in run_command("teachers", "ours").stdout
-    with pytest.raises(TeacherError, match=r"Did you mean ours\?"):
+    with messages.raises("no_model_but", model="oursy", nearest="ours"):
         profile_at("oursy", Endpoint())
 
 

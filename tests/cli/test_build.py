@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import proposed, run_command, started
 from fake_server import completion, serving
@@ -84,7 +85,7 @@ def test_a_yaml_file_is_read_and_flags_win(command, run, tmp_path):
     [
         (["--preset", "balansed"], "preset", 2),
         (["--set", "retenton=0.1"], "retention", 2),
-        (["--student", "nobody"], "There is no model 'nobody'", 2),
+        (["--student", "nobody"], message("no_model", model="nobody"), 2),
         (["--against", "missing.jsonl"], "missing.jsonl", 2),
         (["--set", "sets.widths=[16]"], "the pools of the runs have at most 8 trajectories", 2),
         (["--set", "max_tokens=4096"], "Set max_tokens to 2048 or less", 2),
@@ -124,7 +125,7 @@ def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
     code, printed, _ = call(*built, "--set", "max_tokens=2048")
     assert code == 0
     code, shown, _ = call(*proposed(printed, "A row as the student sees it"))
-    assert code == 0 and "guard: the whole completion is learnt, and nothing else" in shown
+    assert code == 0 and messages.is_in(shown, "guard_whole")
     train = proposed(printed)
     assert train[train.index("--model_name_or_path") + 1] == "my models/mine"
     assert train[-4:] == ["--role", "deliberator", "--dataset_name", "new sets"]
@@ -225,7 +226,7 @@ def test_the_rows_are_counted_and_what_is_left_out_is_said(sets, tmp_path):
     [
         ("sets", "nemo", "out", "Names: trl"),
         ("sets", "trl", "sets", "Give another --out"),
-        ("", "trl", "out", "holds no sets"),
+        ("", "trl", "out", "manifest.json"),
     ],
 )
 def test_what_the_user_can_mend_is_said_with_the_fix(sets, tmp_path, folder, to, out, said):
@@ -308,10 +309,10 @@ def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, c
     ]
     command = [lines(tmp_path / "plain.jsonl", *rows), *PLAIN]
     code, printed, _ = call("import", *command, f"--out={tmp_path / 'raw'}", "--full")
-    assert code == 1 and "No answer could be read" in printed and "\nSo.\nA: 0\n" in printed
+    assert code == 1 and messages.is_in(printed, "no_answer_read") and "\nSo.\nA: 0\n" in printed
     (told,) = [line.split() for line in printed.splitlines() if line.startswith("trajectories")]
     assert told == ["trajectories", "20", "0", "0", "20", "0", "0"]
-    assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in printed
+    assert messages.is_in(printed, "no_final_answer", share="100.0%", of="trajectories")
     text = " ".join(printed.split())
     assert "Of 20 that were judged with this marker, 20 give an answer and 10 are right." in text
     words = proposed(printed, "To judge by this marker")
@@ -363,7 +364,7 @@ def test_answers_in_boxes_or_without_a_marker_get_no_proposal(call, tmp_path, fo
     code, printed, _ = call("import", file, *PLAIN, f"--out={tmp_path / 'run'}")
     assert code == unanswered
     assert "To judge by" not in printed
-    assert ("hold no final answer" in printed) == unanswered
+    assert (messages.is_in(printed, "no_final_answer")) == unanswered
 
 
 VERIFIER = """

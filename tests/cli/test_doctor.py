@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import messages
 import pytest
 from command_line import MICRO, run_command
 from fault_server import faulty
@@ -136,10 +137,10 @@ def test_two_models_at_two_addresses_are_asked_one_by_one(run, cache, thinking):
 
 def test_an_address_without_a_server_and_a_wrong_key_end_with_2(run, cache):
     code, said = run("doctor", *of("http://127.0.0.1:9/v1"))
-    assert code == 2 and "Nothing answers at http://127.0.0.1:9/v1" in said
+    assert code == 2 and messages.is_in(said, "nothing_answers", url="http://127.0.0.1:9/v1")
     with faulty(key="sk-other") as served:
         code, said = run("doctor", *of(served.base_url))
-    assert code == 2 and "refuses the key in OPENAI_API_KEY" in said
+    assert code == 2 and messages.is_in(said, "key_refused", variable="OPENAI_API_KEY")
     assert not (cache / "heavydistill").exists()
 
 

@@ -90,7 +90,7 @@ def test_what_can_be_mended_is_an_error_of_the_user(model):
     assert "compared with itself" in same
     (model / "evaluation").mkdir()
     (model / "evaluation" / "mine.txt").touch()
-    assert "exists and is not empty" in ended(*arguments(model), code=2)[1]
+    assert messages.is_in(ended(*arguments(model), code=2)[1], "out_not_empty")
     assert not (model / "journal").exists()
 
 
@@ -109,7 +109,7 @@ def test_what_was_broken_off_goes_on_from_the_journal(model, by):
     printed, _ = process.communicate(timeout=300)
     assert not (model / "evaluation").exists()
     if by == signal.SIGTERM:
-        assert process.returncode == 130 and "The same command goes on from there" in printed
+        assert process.returncode == 130 and messages.is_in(printed, "same_command_goes_on")
         assert not finished.parents[2].exists()
     again, _ = ended(*arguments(model))
     before = again.partition("run: before")[2].partition("run: after")[0]
@@ -260,12 +260,12 @@ def test_a_control_that_is_not_possible_ends_with_2_before_it_is_asked(problems,
         _, errors = measured("evaluate", server.base_url, problems, *asked, code=2)
         assert len(server.requests) == 3 * (3 + 2)
         told = " ".join(errors.split())
-        assert "The control garbled is not possible on the run after: no cache has" in told
-        assert "without garbled in --controls or cache.attempts: no request is sent twice" in told
+        garbled = {"control": "garbled", "run": "after", "cost": "no request is sent twice"}
+        assert messages.is_in(told, "control_not_possible", **garbled)
         assert not (tmp_path / "x").exists()
         asked[2] = "--controls=alone"
         printed, _ = measured("evaluate", server.base_url, problems, *asked, code=1)
-        assert "Run after: No answer could be read" in printed and "I do not know." in printed
+        assert messages.is_in(printed, "no_answer_read") and "I do not know." in printed
         # With the thinker's prompt and sampling the answers are attempts that it has.
         assert len(server.requests) == 3 * (3 + 2) + 3 * 2
 

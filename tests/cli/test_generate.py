@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import marked
+import messages
 import pytest
 from command_line import COMMAND, proposed, run_command, served, started
 from fake_server import FakeServer, completion, serving
@@ -180,7 +181,7 @@ def test_bad_input_is_told_before_anything_is_done(flags, said, tmp_path, call, 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     done = run_command("generate", f"--out={tmp_path}")
-    assert done.returncode == 2 and "not empty" in done.stderr
+    assert done.returncode == 2 and messages.is_in(done.stderr, "out_not_empty", out=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -371,11 +372,11 @@ def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(tmp_path):
         done = run_command(*of_server(server.base_url, file, tmp_path / "raw"), "--k=2", "--d=1")
         said, asked = done.stdout, len(server.requests)
         assert done.returncode == 1 and "Then: " not in said
-        assert "No answer could be read, so nothing was measured" in said
+        assert messages.is_in(said, "no_answer_read")
         assert "For example, to problem " in said and "I add them.\nAnswer: 2\n" in said
         text = " ".join(said.split())
-        assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in text
-        assert r"100.0% of the finished deliberations hold no final answer" in text
+        assert messages.is_in(text, "no_final_answer", share="100.0%", of="trajectories")
+        assert messages.is_in(text, "no_final_answer", share="100.0%", of="deliberations")
         assert "--set domain=brief" in text
         assert "12 of the 12 unanswered answers that were read end in 'Answer:'" in text
         marked = ran(*proposed(said, "To judge by this marker, without new requests"))
@@ -457,7 +458,7 @@ def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(pools, 
         assert replayed.returncode == 1
         # Nothing is lacking that could be asked again.
         repeated = run_command(*command)
-        assert repeated.returncode == 2 and "holds a finished run" in repeated.stderr
+        assert repeated.returncode == 2 and messages.is_in(repeated.stderr, "holds_finished_run")
         assert len(server.requests) == 10
     for name in (TRACES, "summary.json"):
         assert (out / name).read_bytes() == (again / name).read_bytes()

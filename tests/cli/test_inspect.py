@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import messages
 import pytest
 import runs
 import set_folders
@@ -58,7 +59,7 @@ def test_tokens_marks_what_is_learnt(sets, show):
         int, re.search(r"(\d+) read \+ (\d+) learnt = (\d+) of at most 2,048", shown).groups()
     )
     assert read + learnt == both and learnt > 20
-    assert "guard: the whole completion is learnt, and nothing else" in shown
+    assert messages.is_in(shown, "guard_whole")
 
 
 def test_tokens_is_coloured_on_a_terminal_unless_colour_is_not_wanted(sets):
@@ -129,7 +130,7 @@ def test_what_is_lost_is_said(tmp_path, show):
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     shown = " ".join(show(folder, "--tokens").split())
     assert "guard: reasoning_lost: 'Attempt 1 is right, attempt 2" in shown
-    assert "the whole completion is learnt" not in shown
+    assert not messages.is_in(shown, "guard_whole")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_what_is_lost_is_said(tmp_path, show):
         ("{none} --tokens", "`heavydistill build --out FOLDER`"),
         ("{none} --set=rl", "`heavydistill build --out FOLDER`"),
         ("{sets} --student=x", "Add --tokens"),
-        ("{sets} --tokens --student=x", "There is no model 'x'"),
+        ("{sets} --tokens --student=x", message("no_model", model="x")),
         ("{sets} --tokens --set=problems", "sft_deliberator, sft_thinker, rl"),
         ("{sets} --set=sft", "There is no set 'sft'"),
         ("{sets} --problem=p_9", "for example p_0, p_1"),

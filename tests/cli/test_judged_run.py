@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import run_command, served
 from fake_server import FakeServer, completion, serving
@@ -124,7 +125,7 @@ def test_a_judge_decides_what_rules_left_open_and_nothing_else(tmp_path, teacher
     assert (told["votes"], used["requests"]) == (votes, votes)
     assert (told["undecided"], told["failed"], told["invalid_votes"]) == (0, 0, 0)
     assert used["prompt"] + used["completion"] == TOKENS * votes
-    assert f"A judge decided {left_open} verdicts of {left_open} that rules left" in printed
+    assert messages.is_in(printed, "judge_decided", decided=left_open, open=left_open)
     assert "Judge: critic@" in printed
     shown = ended("show", str(tmp_path / "run"), f"--problem={ballots[0][0]}")
     assert "rules left it undecided (needs_" in shown and "votes: " in shown
@@ -173,7 +174,7 @@ def test_a_failing_judge_leaves_verdicts_undecided_and_the_same_command_asks_aga
         failed = [g for _, g in generations(tmp_path / "run") if g.verdict.reason == "judge_failed"]
         assert told["failed"] == told["undecided"] == len(failed) > 0
         assert all("km" in g.answer_text and g.verdict.label == "undecided" for g in failed)
-        assert f"The same command asks again about {len(failed)} verdict" in printed
+        assert messages.is_in(printed, "asks_verdicts_again", count=len(failed))
         up = True
         taught = len(teacher.requests)
         judge.requests.clear()
@@ -181,7 +182,7 @@ def test_a_failing_judge_leaves_verdicts_undecided_and_the_same_command_asks_aga
         assert len(teacher.requests) == taught
         assert set(map(asked_about, judge.requests)) == {"5 \\text{ km}"}
         assert summary_of(tmp_path / "run")["judging"]["failed"] == 0
-        assert "holds a finished run" in ended("generate", *command, code=2)
+        assert messages.is_in(ended("generate", *command, code=2), "holds_finished_run")
 
 
 def test_the_budget_holds_the_judge_too(tmp_path, teacher):
@@ -192,7 +193,7 @@ def test_the_budget_holds_the_judge_too(tmp_path, teacher):
         paid = len(teacher.requests) + len(judge.requests)
         assert judge.requests and paid * TOKENS <= 4000
         done = ended("generate", *arguments(teacher, judge, tmp_path, budget="1Mtok"))
-        assert "A judge decided" in done
+        assert messages.is_in(done, "judge_decided")
         config = load_config(tmp_path / "run" / "config.yaml")
         spent = balance_of(account_of(config)).spent_tokens
         assert spent == TOKENS * (len(teacher.requests) + len(judge.requests))
@@ -202,11 +203,11 @@ def test_a_judge_that_is_not_there_is_said_before_anything_is_asked(tmp_path, te
     with serving(by_rule) as judge:
         pass
     refused = ended("generate", *arguments(teacher, judge, tmp_path), code=2)
-    assert f"Nothing answers at {judge.base_url}" in refused
+    assert messages.is_in(refused, "nothing_answers", url=judge.base_url)
     listed = {"object": "list", "data": [{"id": "other", "object": "model"}]}
     with serving(by_rule, models=(200, listed)) as judge:
         refused = ended("generate", *arguments(teacher, judge, tmp_path), code=2)
-    assert "does not serve 'critic'" in refused
+    assert messages.is_in(refused, "model_not_served", model="critic")
     assert not teacher.requests and not judge.requests
 
 
@@ -238,7 +239,7 @@ def test_a_teacher_in_this_process_may_have_a_judge_elsewhere(tmp_path):
             *("--judge=critic", "--budget=1Mtok"),
             f"--set=judge.endpoint.base_url={judge.base_url}",
         )
-        assert "A judge decided" in printed and judge.requests
+        assert messages.is_in(printed, "judge_decided") and judge.requests
         usage = summary_of(tmp_path / "run")["usage"]
         assert usage["thinking"]["cost_usd"] == 0 and usage["judging"]["cost_usd"] is None
         ended("replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}")

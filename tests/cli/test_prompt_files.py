@@ -66,7 +66,7 @@ def folder(tmp_path_factory):
         write(folder, compare="Vote.\n{{cache}}", think=THINK)
         refused = generate(server, folder, "mine", *flags)
         assert refused.returncode == 2 and not server.requests
-        assert "holds a run that differs in prompts.deliberator" in refused.stderr
+        assert messages.is_in(refused.stderr, "holds_other_run", keys="prompts.deliberator")
         assert generate(server, folder, "other", *flags).returncode == 0
         again = [body["messages"][0]["content"] for body in server.requests]
     return folder, sent, again

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from asked_caches import MICRO, pairs, write_caches
 from command_line import run_command
@@ -192,7 +193,7 @@ def test_the_budget_holds_over_resumptions(sets, tmp_path):
         few = "--set=sampling.max_tokens=40"
         told = run(*command, few, "--budget=2ktok", code=1)
         paid = len(server.requests)
-        assert "higher --budget" in told and 0 < paid * 18 <= 2000
+        assert messages.is_in(told, "budget_used_up") and 0 < paid * 18 <= 2000
         assert not (tmp_path / "new").exists()
         run(*command, few, "--budget=1Mtok")
         assert len(server.requests) == len(ASKED) * D
@@ -210,7 +211,7 @@ def test_the_budget_holds_over_resumptions(sets, tmp_path):
         (["--out={sets}"], "not empty"),
         (["--checkpoint=micri"], "Did you mean micro"),
         (["--budget=1usd"], "run in this process"),
-        (["--student=nobody"], "There is no model 'nobody'"),
+        (["--student=nobody"], message("no_model", model="nobody")),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_asked(sets, tmp_path, flags, message):
@@ -223,7 +224,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(sets, tmp_path, fl
 
 def test_sets_of_an_unknown_verifier_and_a_folder_without_sets_are_refused(tmp_path):
     told = run("refilter", str(tmp_path), "--checkpoint=micro", "--out=new", code=2)
-    assert "holds no sets" in told
+    assert messages.is_in(told, "holds_no_sets")
     sets = write_caches(tmp_path / "sets", LABELS[:2])
     path = sets / "problems" / "train-00000-of-00001.parquet"
     changed = [{**row, "verifier": "parity"} for row in read_rows(sets, "problems")]

@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 import yaml
 from plug_ins import forgotten
 
 from heavydistill.config.run import load_config
-from heavydistill.errors import ConfigError
 from heavydistill.train.grpo.resolve import run_of
 
 FIXED = Path(__file__).parents[1] / "fixed_points"
@@ -45,7 +45,8 @@ def shared(tmp_path, monkeypatch):
 def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(command, shared):
     code, told = command("replay", RUN, "--out", "again")
     assert code == 2 and not Path("ran").exists() and not Path("again").exists()
-    assert f"{RUN} names Python files, which would be executed: {shared / RUN}/mine.py" in told
+    file = f"{shared / RUN}/mine.py"
+    assert messages.is_in(told, "files_would_be_executed", run=RUN, files=file)
     assert "add --run-verifiers" in told
     code, told = command("replay", RUN, "--out", "again", "--run-verifiers")
     assert code == 0, told
@@ -74,7 +75,7 @@ def test_neither_do_those_with_plug_ins_that_it_names(command, shared):
     files = tree["plugins"] = tree["verify"].pop("own")
     (RUN / "config.yaml").write_text(yaml.safe_dump(tree))
     code, told = command("replay", RUN, "--out", "again")
-    assert code == 2 and "would be executed" in told
+    assert code == 2 and messages.is_in(told, "files_would_be_executed")
     given = ("generate", "--dry-run", "--config", RUN / "config.yaml", "--out", "again")
     code, told = command(*given, f"--set=verify.own=[{files[0]}]")
     assert code == 2 and f"name them yourself: --set 'plugins=[{shared / RUN}/mine.py]'" in told
@@ -89,7 +90,7 @@ def test_neither_does_a_training_that_asks_as_the_run_did():
             run = str(RUN / "config.yaml")
 
     given: Any = Given()
-    with pytest.raises(ConfigError, match="would be executed"):
+    with messages.raises("files_would_be_executed"):
         run_of(given, None)
     assert not Path("ran").exists()
 

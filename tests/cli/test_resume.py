@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import COMMAND, broken_off, records_of, run_command, served, started
 from fair_clock import fair_requests
@@ -294,7 +295,7 @@ def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_pa
         first_stage = [r for r in server.requests if "Attempt 1" not in r["messages"][0]["content"]]
         assert len(first_stage) == len(failed) and not failures()
         code, _, errors = call(*command)
-        assert code == 2 and "holds a finished run" in errors
+        assert code == 2 and messages.is_in(errors, "holds_finished_run")
 
 
 @pytest.mark.slow
@@ -446,7 +447,7 @@ def test_a_key_that_is_refused_in_mid_run_costs_nothing_that_is_paid(tmp_path):
         number = itertools.count(1)  # exactly one request is the 60th, whatever arrives beside it
         server.plan = lambda body, attempt: "bad key" if next(number) == 60 else None
         wanted = faulty_run(server, tmp_path)
-        assert "refuses the key" in ended(*wanted, code=2)
+        assert messages.is_in(ended(*wanted, code=2), "key_refused")
         answered = len(server.requests) - 1
         traces = read_traces(tmp_path / "run")
         kept = sum(len(trace.pool) + len(trace.deliberations) for trace in traces)

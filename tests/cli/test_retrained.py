@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import MICRO, records_of, run_command, served
 from problem_files import doubles
@@ -71,7 +72,7 @@ def test_step_4_of_the_readme_measures_the_adapter_that_is_served_now(tmp_path, 
         assert by_model.count("Qwen/Qwen3-4B") == (12 if out == "first" else 0)
     assert found == {"first": 1.0, "second": 0.0}
     told = caplog.text
-    assert "has another model as deliberator" in told and "nats a token" in told
+    assert messages.is_in(told, "another_model", role="deliberator") and "nats a token" in told
 
 
 def test_a_run_that_goes_on_at_another_port_asks_nothing_again(generate, tmp_path):
@@ -93,7 +94,7 @@ def test_each_model_of_a_name_keeps_its_answers_and_replays(generate, tmp_path, 
     with serving_weights(server):
         generate(server, tmp_path / "old")
         model.seed, model.answer = "new", wrong
-        assert "has another model as served" in generate(server, tmp_path / "new")
+        assert messages.is_in(generate(server, tmp_path / "new"), "another_model", role="served")
         asked = len(server.asked)
         model.seed, model.answer = "old", right
         said = generate(server, tmp_path / "old again")
@@ -113,7 +114,10 @@ def test_a_priced_server_with_another_model_stops_the_run_until_fresh(generate, 
         asked = len(server.asked)
         model.seed, model.answer = "new", wrong
         said = generate(server, tmp_path / "new", *price, code=2)
-        assert "has another model as served" in said and "add --fresh" in said
+        assert (
+            messages.is_in(said, "another_model", role="served", fix="add --fresh")
+            and "add --fresh" in said
+        )
         assert len(server.asked) == asked
         generate(server, tmp_path / "new", *price, "--fresh")
         assert len(server.asked) == 2 * asked
@@ -206,7 +210,7 @@ def test_an_unfinished_run_is_not_mixed_with_the_answers_of_another_model(genera
         # A finished run is not replaced by that of another model.
         model.seed = "third"
         said = generate(server, run, code=2)
-    assert "holds a run that differs in endpoint.identities.served" in said
+    assert messages.is_in(said, "holds_other_run", keys="endpoint.identities.served")
 
 
 @pytest.mark.parametrize("gives", ["logprobs", "greedy"])

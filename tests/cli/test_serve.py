@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fake_vllm
 import marked
+import messages
 import pytest
 import yaml
 from command_line import MICRO, records_of, started
@@ -153,7 +154,11 @@ def test_a_server_that_cannot_start_is_told_with_its_log_and_what_mends_it(machi
 
 def test_a_run_that_fails_stops_the_server(machine):
     code, printed = machine.run("other")
-    assert code == 2 and "does not serve 'org/mine'" in printed and not machine.asked()
+    assert (
+        code == 2
+        and messages.is_in(printed, "model_not_served", model="org/mine")
+        and not machine.asked()
+    )
 
 
 @pytest.mark.slow

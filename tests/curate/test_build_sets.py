@@ -183,7 +183,7 @@ def test_a_run_that_is_being_written_is_refused(tmp_path):
     hidden.mkdir()
     with (hidden / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="still being written"):
+        with messages.raises("run_being_written"):
             build(tmp_path / "sets", run)
     (tmp_path / "empty").mkdir()
     with messages.raises("no_finished_run"):
@@ -192,7 +192,7 @@ def test_a_run_that_is_being_written_is_refused(tmp_path):
 
 def test_two_runs_of_one_name_are_refused(tmp_path):
     runs = [write_run(tmp_path / place / "run", 2) for place in ("a", "b")]
-    with pytest.raises(ConfigError, match="Two of the runs are named run"):
+    with messages.raises("runs_of_one_name", name="run"):
         build(tmp_path / "sets", *runs)
 
 
@@ -301,5 +301,5 @@ def test_a_filter_that_is_not_there_is_refused_before_the_build(run, tmp_path, n
     with forgotten(), pytest.raises(ConfigError, match=told):
         build(tmp_path / "sets", run, **more)
     (tmp_path / "mine.py").write_text(OWN.replace("says_so", "too_long").replace("RETURN", "pass"))
-    with forgotten(), pytest.raises(ConfigError, match="a filter 'too_long' already, which is"):
+    with forgotten(), messages.raises("plugin_name_taken", kind="filter", name="too_long"):
         build(tmp_path / "sets", run, **more)

@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import messages
 import pytest
 from generations import problem
 from hypothesis import given
@@ -127,7 +128,7 @@ def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read(path) == read(parquet(tmp_path / "farm.parquet", rows)) == BENCHMARK
     path.write_text('{"nr": 1, "task": "What is it?"}\n')
-    with pytest.raises(ProblemsError, match=r"Rename .* --column NAME\. Columns there: nr, task"):
+    with messages.raises("column_of_texts", columns="nr, task"):
         read(path)
 
 
@@ -135,7 +136,7 @@ def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):
 def test_a_row_without_a_text_is_an_error_that_says_where(tmp_path, missing):
     path = tmp_path / "farm.jsonl"
     path.write_text(json.dumps({"question": LONG}) + "\n" + json.dumps(missing))
-    with pytest.raises(ProblemsError, match=r"farm\.jsonl:2 has no text in the column question"):
+    with messages.raises("no_text_in_column"):
         read(path)
 
 

@@ -9,6 +9,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import messages
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -20,7 +21,6 @@ from transformers import AutoTokenizer
 from heavydistill.chat.student import Student
 from heavydistill.curate.exports import reward as our_reward
 from heavydistill.curate.exports.export import TRAINERS, export
-from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.set_rows import SftRow
@@ -148,7 +148,7 @@ def test_prompts_that_only_a_judge_decides_go_to_no_trainer_without_one(sets, tm
 
 def test_nothing_is_left_of_an_export_that_fails(tmp_path):
     sets = write_for(tmp_path / "sets", max_tokens=40)
-    with pytest.raises(ConfigError, match="leaves no room for a response"):
+    with messages.raises("prompt_leaves_no_room", set="rl"):
         export(sets, "trl", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["sets"]
 
@@ -156,7 +156,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path):
 def test_sets_with_nothing_for_a_trainer_are_refused(sets, tmp_path):
     for name in ("sft_deliberator", "sft_thinker"):
         shutil.rmtree(sets / name)
-    with pytest.raises(ConfigError, match="no rows for LLaMA-Factory"):
+    with messages.raises("no_rows_for_trainer", trainer="LLaMA-Factory"):
         export(sets, "llamafactory", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -195,7 +195,7 @@ def test_the_reward_takes_the_messages_that_trl_hands_over():
 
 
 def test_a_verifier_that_is_not_known_where_the_trainer_runs_is_an_error():
-    with pytest.raises(ProblemsError, match="no verifier 'mine'"):
+    with messages.raises("no_verifier_known", verifier="mine"):
         our_reward.reward(RESPONSES, **{**COLUMNS, "verifier": ["mine"] * 3})
 
 

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from asked_caches import MICRO, pairs
 from fault_server import FaultServer, faulty
@@ -21,7 +22,7 @@ from heavydistill.curate.redeliberation import (
     resolve,
     volume_of,
 )
-from heavydistill.errors import ConfigError, RunError, StoppedError, UserError
+from heavydistill.errors import ConfigError, UserError
 from heavydistill.models.ledger import Ledger, account_of, balance_of
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.models.resolve import resolve as resolve_run
@@ -256,7 +257,7 @@ def test_where_the_budget_ends_all_that_was_sent_is_kept_and_a_higher_one_goes_o
 ):
     with faulty(seconds=0.05) as server:
         poor = deliberator_of(server, tmp_path, budget="5ktok", endpoint__concurrency=4)
-        with pytest.raises(StoppedError, match="higher --budget"):
+        with messages.raises("budget_used_up"):
             everything(poor, 30)
         paid = len(server.requests)
         assert 0 < paid < 60 and server.tokens <= 5_000
@@ -272,7 +273,7 @@ def test_the_same_is_not_asked_by_two_at_once(tmp_path, everything):
         deliberator = deliberator_of(server, tmp_path)
         with (
             Ledger(account_of(deliberator.config)).running(),
-            pytest.raises(ConfigError, match="in progress"),
+            messages.raises("account_in_use"),
         ):
             everything(deliberator, 1)
         assert not server.requests
@@ -283,7 +284,7 @@ def test_a_row_that_failed_is_an_error_and_not_left_out(tmp_path):
     row = {"problem_id": "p", "cache_id": "c", "deliberations": []}
     writer.add([row | {"status": "failed: verify: OSError: gone"}])
     writer.close()
-    with pytest.raises(RunError, match="cache c: failed: verify: OSError: gone"):
+    with messages.raises("redeliberation_failed", cache="c", why="failed: verify: OSError: gone"):
         Deliberations(tmp_path / "rows")
 
 

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import messages
 import pytest
 from runs import STUDENT, build, rows, traces, write_run
 from samples import cache_of
@@ -49,7 +50,7 @@ def test_rows_that_a_tool_had_a_part_in_are_refused(tmp_path):
             trace, **{stage: [replace(first, turns_json=turns_as_json(several)), *others]}
         )
         write_traces([told], tmp_path / stage / TRACES_FOLDER)
-        with pytest.raises(ConfigError, match=f"generation {first.id} .* has several turns"):
+        with messages.raises("turns_in_set", id=first.id):
             build(tmp_path / "sets", tmp_path / stage)
         assert not (tmp_path / "sets").exists()
 

@@ -4,13 +4,13 @@ import dataclasses
 from typing import Any
 
 import fake_server
+import messages
 import pytest
 from cutting_server import cutting
 from fault_server import MODEL, FaultServer, faulty
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.doctor.endpoint import Examination, ExaminedModel
-from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.capabilities import ASSUMED, Context, Source
 from heavydistill.models.profiles import Profile
@@ -324,7 +324,7 @@ def test_finish_reasons_are_known_or_told_apart_by_what_they_follow(reasons, lea
 
 def test_a_server_that_refuses_everything_is_an_error_without_the_key(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "sk-secret")
-    with pytest.raises(TeacherError, match="refuses a plain request") as raised:
+    with messages.raises("plain_request_refused") as raised:
         visit(habits(refused=frozenset({"messages"})), api_key_env="SOME_KEY")
     assert "sk-secret" not in str(raised.value) and "***" in str(raised.value)
 
@@ -335,14 +335,14 @@ def test_a_refusal_shows_neither_the_key_nor_control_characters(monkeypatch, sta
     message = "\x1b]0;title\x07" + "x" * 470 + "sk-secret"
     with fake_server.serving(lambda body: (status, {"error": {"message": message}})) as server:
         asked = Endpoint(base_url=server.base_url, api_key_env="SOME_KEY", retries=0)
-        with pytest.raises(TeacherError, match="refuses a plain request") as raised:
+        with messages.raises("plain_request_refused") as raised:
             Examination(patient(), asked, ESTIMATE)
     assert "sk-" not in str(raised.value) and str(raised.value).isprintable()
 
 
 def test_a_wrong_key_is_an_error_that_names_its_variable(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "sk-wrong")
-    with pytest.raises(TeacherError, match="SOME_KEY") as raised:
+    with messages.raises("key_refused", variable="SOME_KEY") as raised:
         visit(habits(key="sk-right"), api_key_env="SOME_KEY")
     assert "sk-wrong" not in str(raised.value)
 

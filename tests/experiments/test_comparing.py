@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from generations import altered
 from messages import message
@@ -225,6 +226,6 @@ def test_a_run_that_is_being_written_is_refused(a, b):
     place.mkdir()
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="is still being written"):
+        with messages.raises("run_being_written"):
             compare(a, b)
     assert compare(a, b).problems == len(list(read_traces(a)))

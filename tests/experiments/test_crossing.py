@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from fake_server import completion, serving
 from generations import deliberation
@@ -13,7 +14,7 @@ from pool_folders import pool_of
 
 import heavydistill
 from heavydistill.config.run import load_config
-from heavydistill.errors import TeacherError, UserError
+from heavydistill.errors import UserError
 from heavydistill.experiments.crossing import CrossingPlan, check, crossed
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
@@ -127,7 +128,7 @@ def test_a_server_must_have_all_models_before_one_is_asked(tmp_path, thinkers, r
     with serving(lambda body: completion("no"), (200, {"object": "list", "data": listed})) as at:
         keys = {"endpoint__base_url": at.base_url, "endpoint__tokenizer": str(MICRO)}
         plan = checked(tmp_path, thinkers, readers, **keys)
-        with pytest.raises(TeacherError, match="does not serve 'frist'"):
+        with messages.raises("model_not_served", model="frist"):
             crossed(plan, lambda _, each: pytest.fail("it was asked"))
     assert not list(tmp_path.iterdir())
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import MICRO
 from fake_server import completion, serving
@@ -210,7 +211,7 @@ def test_a_server_must_have_both_models_before_one_is_asked(tmp_path):
     with serving(lambda body: completion("no"), models) as server:
         at = {"endpoint__base_url": server.base_url, "endpoint__tokenizer": MICRO}
         plan = checked(tmp_path, "base", deliberator="adapter", **at)
-        with pytest.raises(TeacherError, match="does not serve 'adapter'"):
+        with messages.raises("model_not_served", model="adapter"):
             evaluate(plan, lambda _, each: pytest.fail("it was asked"))
     assert not plan.place.folder.parent.exists()
 

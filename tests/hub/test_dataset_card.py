@@ -5,11 +5,11 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from huggingface_hub import DatasetCard
 from set_folders import ASKED, write_sets
 
-from heavydistill.errors import ConfigError
 from heavydistill.hub.cards import verbatim
 from heavydistill.hub.dataset_card import dataset_card, write_card
 from heavydistill.hub.options import PublishOptions
@@ -95,9 +95,9 @@ def test_what_became_of_the_answers_is_told_and_many_without_a_final_one_in_a_se
     assert "DeepInfra glm-4.6 75.0%, Novita glm-4.6 25.0%." in written
     assert "| `glm` | trajectories | 100 | 5 | 15 | 40 | 2 | 0 |" in written
     assert "| `glm` | deliberations | 8 | 0 | 0 | 0 | 1 | 0 |" in written
-    said = "`glm`: 50.0% of the finished trajectories hold no final answer (no \\\\boxed{})."
-    assert said in written
-    assert "hold no final answer (" not in made(tmp_path / "b", **CHANGES)
+    unanswered = {"share": "50.0%", "of": "trajectories", "why": r" (no \\boxed{})."}
+    assert messages.is_in(written, "no_final_answer", **unanswered)
+    assert not messages.is_in(made(tmp_path / "b", **CHANGES), "no_final_answer")
 
 
 def test_the_result_of_a_run_is_told_and_what_was_asked_again_with_its_cost(tmp_path):
@@ -147,10 +147,10 @@ def test_a_set_that_was_deliberated_by_the_build_does_not_say_that_nothing_was(t
     assert "# Deliberations by gpt-5 on attempts by q\n" in written
     later = "This is the result of the run, to which the build added deliberations by gpt-5."
     assert f"**The vote of 4 attempts: 50.0% right** in `flat`: {later}" in written
-    assert "No problem was deliberated" not in written and "0 of 0" not in written
+    assert not messages.is_in(written, "no_deliberation") and "0 of 0" not in written
     assert "- problems from `gsm8k.jsonl`\n" in written and "the run flat" not in written
     # Without requested deliberations it is true.
-    assert "No problem was deliberated" in made(tmp_path / "b", **changes)
+    assert messages.is_in(made(tmp_path / "b", **changes), "no_deliberation")
 
 
 @pytest.mark.parametrize(
@@ -261,5 +261,5 @@ def test_what_another_run_paid_and_nobody_reported_is_not_told_to_be_nothing(tmp
 def test_a_card_that_is_no_text_is_refused(tmp_path):
     folder = write_sets(tmp_path / "sets")
     (folder / "README.md").write_bytes(b"\xff\n## Notes\nmine")
-    with pytest.raises(ConfigError, match=r"README\.md is not a text in UTF-8"):
+    with messages.raises("notes_unreadable"):
         dataset_card(read_manifest(folder), folder)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from hub_server import DROP, ORG
 from huggingface_hub import constants
@@ -43,7 +44,7 @@ def test_what_arrives_is_what_the_dry_run_wrote(hub, publish, tmp_path, kind):
     copy = tmp_path / "made.dry-run"
     assert code == 0 and hub.received == [] and hub.repos == {}, said
     assert f"Nothing was sent. What would be sent is in {copy}" in " ".join(said.split())
-    assert "Files that the commit would delete on the Hub: nothing" in said
+    assert messages.is_in(said, "deletes_on_hub", files="nothing")
     shown = contents(copy)
     del shown[".heavydistill-dry-run"]
     printed = [line.split() for line in said.splitlines()]
@@ -65,7 +66,7 @@ def test_what_arrives_is_what_the_dry_run_wrote(hub, publish, tmp_path, kind):
     assert hub.files(REPO) == shown and contents(folder) == before
     hub.received.clear()
     code, said = publish(folder, "--to", REPO)
-    assert code == 0 and "Nothing differs, nothing was sent" in said
+    assert code == 0 and messages.is_in(said, "nothing_differs")
     assert hub.received == [] and hub.commits(REPO) == 1
 
 
@@ -75,8 +76,8 @@ def test_the_dry_run_needs_no_network_and_no_token(hub, publish, folder, monkeyp
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     for _ in range(2):  # the second one replaces the copy of the first
         code, said = publish(folder, "--to", REPO, "--dry-run")
-        assert code == 0 and "delete on the Hub: unknown. There is no token" in " ".join(
-            said.split()
+        assert code == 0 and messages.is_in(
+            " ".join(said.split()), "deletes_on_hub", files="unknown. There is no token"
         )
     assert hub.requests == []
 
@@ -89,7 +90,7 @@ def test_the_dry_run_replaces_no_folder_that_it_did_not_make(hub, publish, folde
     other.parent.mkdir(exist_ok=True)
     other.write_text("mine")
     code, said = publish(folder, "--to", REPO, "--dry-run")
-    assert code == 2 and "is not a copy that --dry-run made" in said
+    assert code == 2 and messages.is_in(said, "no_copy_of_dry_run")
     assert other.read_text() == "mine"
 
 
@@ -102,7 +103,7 @@ def test_only_what_changed_is_sent_and_files_of_earlier_sets_go(hub, publish, fo
     gone = "rl/validation-00000-of-00001.parquet"
     for branch in ("main", "new"):
         code, said = publish(fewer, "--to", REPO, "--dry-run", "--revision", branch)
-        assert code == 0 and f"would delete on the Hub: {gone} " in " ".join(said.split())
+        assert code == 0 and messages.is_in(said, "deletes_on_hub", files=gone)
     assert hub.received == [] and list(hub.repos[REPO].branches) == ["main"]
     code, said = publish(fewer, "--to", REPO)
     assert code == 0, said
@@ -132,7 +133,7 @@ def test_a_commit_that_fails_leaves_the_repository_as_it_was(hub, publish, tmp_p
         other = MADE["adapter"](tmp_path / "other")
     hub.plan = lambda method, path: fault if "/commit/" in path else None
     code, said = publish(other, "--to", REPO)
-    assert code == 1 and "Repeat the same command" in said, said
+    assert code == 1 and messages.is_in(said, "repeat_upload"), said
     assert hub.files(REPO) == before
     hub.plan = lambda method, path: None
     assert publish(other, "--to", REPO)[0] == 0
@@ -148,7 +149,7 @@ def test_an_error_that_repeating_does_not_cure_does_not_advise_to_repeat(
     monkeypatch.setattr("huggingface_hub.HfApi.create_commit", breaking)
     code, said = publish(folder, "--to", REPO)
     assert code == 1 and "failed in huggingface_hub with ValueError: the file has no name" in said
-    assert "Fix what the message names" in said and "Repeat the same command" not in said
+    assert messages.is_in(said, "fix_upload") and not messages.is_in(said, "repeat_upload")
 
 
 @pytest.mark.parametrize("kind", ["sets", "shards"])
@@ -159,7 +160,7 @@ def test_an_upload_that_is_broken_off_in_the_middle_is_finished_by_repeating(
     folder = MADE[kind](tmp_path / "made")
     hub.plan = lambda method, path: fault if method == "PUT" and len(hub.large) == 2 else None
     code, said = publish(folder, "--to", REPO)
-    assert code == 1 and "Repeat the same command" in said, said
+    assert code == 1 and messages.is_in(said, "repeat_upload"), said
     assert hub.commits(REPO) == 0 and hub.files(REPO) == {}
     arrived = set(hub.large)
     assert len(arrived) == 2
@@ -174,7 +175,7 @@ def test_an_upload_that_is_broken_off_in_the_middle_is_finished_by_repeating(
 def test_private_sets_never_go_to_a_public_dataset(hub, publish, folder):
     hub.add(f"{ORG}/public")
     code, said = publish(folder, "--to", f"{ORG}/public", "--private")
-    assert code == 2 and f"{ORG}/public exists and is public" in said
+    assert code == 2 and messages.is_in(said, "repository_is_public", repo=f"{ORG}/public")
     assert hub.received == [] and hub.files(f"{ORG}/public") == {}
     code, said = publish(folder, "--to", REPO, "--private")
     assert code == 0 and "(private)" in said and hub.repos[REPO].private
@@ -210,7 +211,7 @@ def test_a_change_by_somebody_else_meanwhile_is_not_overwritten(hub, publish, fo
 def test_a_commit_that_may_not_be_made_is_told(hub, publish, folder):
     hub.plan = lambda method, path: 403 if "/commit/" in path else None
     code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "planned 403" in said and "Use a token with write access" in said
+    assert code == 2 and messages.is_in(said, "hub_refuses", why="planned 403")
 
 
 @pytest.mark.parametrize(
@@ -264,13 +265,13 @@ def test_what_the_hub_refuses_is_told(hub, publish, folder, flags, part):
 def test_what_is_no_folder_of_the_kind_is_told_what_to_give(refused, tmp_path):
     model = write_model(tmp_path / "model")
     for given in (tmp_path, write_sets(model)):  # neither, and both
-        assert f"{given} must hold sets, with manifest.json, a run, with" in refused(given)
+        assert messages.is_in(refused(given), "nothing_to_publish", folder=given)
 
 
 def test_a_changed_file_is_refused(refused, folder):
     path = folder / "rl" / "train-00000-of-00001.parquet"
     path.write_bytes(path.read_bytes() + b"x")
-    assert f"{path} does not match manifest.json" in refused(folder)
+    assert messages.is_in(refused(folder), "file_not_of_manifest", file=path)
     path.unlink()
     refused(folder)
 
@@ -293,7 +294,7 @@ def test_what_is_not_sent_is_named(hub, publish, tmp_path, kind, left, named):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"stays here")
     code, said = publish(folder, "--to", REPO)
-    assert code == 0 and f"Not sent from {folder}: {named} " in " ".join(said.split())
+    assert code == 0 and messages.is_in(said, "not_sent", folder=folder, files=named)
     assert b"stays here" not in hub.files(REPO).values()
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import messages
 import pytest
 import runs
 from generations import altered
@@ -43,7 +44,7 @@ def test_what_arrives_is_what_the_dry_run_wrote_and_is_a_run(hub, publish, run, 
     before = contents(run)
     code, said = publish(run, "--to", REPO, KNOWN, "--dry-run")
     assert code == 0 and hub.received == [] and hub.repos == {}, said
-    assert "Not sent from" in said and "config.yaml" in said
+    assert messages.is_in(said, "not_sent") and "config.yaml" in said
     copy = run.with_name("first.dry-run")
     shown = contents(copy)
     del shown[".heavydistill-dry-run"]
@@ -54,7 +55,10 @@ def test_what_arrives_is_what_the_dry_run_wrote_and_is_a_run(hub, publish, run, 
     assert code == 0 and hub.repos[REPO].kind == "dataset", said
     assert hub.files(REPO) == shown and contents(run) == before
     hub.received.clear()
-    assert "Nothing differs" in publish(run, "--to", REPO, KNOWN)[1] and hub.received == []
+    assert (
+        messages.is_in(publish(run, "--to", REPO, KNOWN)[1], "nothing_differs")
+        and hub.received == []
+    )
     sent, own = list(read_traces(copy)), list(read_traces(run))
     assert {t.model for trace in sent for t in trace.pool} == {"big"}
     assert {t.served_model for trace in sent for t in trace.pool} == {"big"}
@@ -116,7 +120,12 @@ def test_a_key_in_a_trace_is_found(hub, publish, run, monkeypatch):
 
     code, said = publish(changed(run, leaking), "--to", REPO, KNOWN)
     assert code == 2 and KEY not in said and hub.requests == []
-    assert "The value of ZHIPU_API_KEY is in traces/train-00000-of-00001.parquet, row 8" in said
+    assert messages.is_in(
+        said,
+        "key_value_found",
+        variable="ZHIPU_API_KEY",
+        place="traces/train-00000-of-00001.parquet, row 8, column pool",
+    )
 
 
 def test_a_link_out_of_the_folder_and_a_folder_of_two_kinds_are_refused(refused, run, tmp_path):
@@ -124,16 +133,16 @@ def test_a_link_out_of_the_folder_and_a_folder_of_two_kinds_are_refused(refused,
     secret.write_text("{}")
     (run / "summary.json").unlink()
     (run / "summary.json").symlink_to(secret)
-    assert "is a link to" in refused(run, KNOWN)
+    assert messages.is_in(refused(run, KNOWN), "link_in_folder")
     (run / "summary.json").unlink()
-    assert "must hold sets, with manifest.json, a run, with summary.json" in refused(run, KNOWN)
+    assert messages.is_in(refused(run, KNOWN), "nothing_to_publish")
 
 
 def test_a_run_that_is_being_continued_is_refused(refused, run, monkeypatch):
     from heavydistill.store.atomic import Workplace
 
     monkeypatch.setattr(Workplace, "is_claimed", property(lambda self: True))
-    assert "is still being written by a run" in refused(run, KNOWN)
+    assert messages.is_in(refused(run, KNOWN), "run_being_written")
 
 
 @pytest.fixture

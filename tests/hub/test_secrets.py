@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+import messages
 import pyarrow.parquet as pq
 import pytest
 from hub_server import TOKEN
@@ -56,7 +57,7 @@ def test_a_key_in_a_row_is_found_with_its_place(hub, publish, tmp_path, monkeypa
 
 def test_the_token_itself_is_looked_for(refused, tmp_path):
     folder = rewritten(write_sets(tmp_path / "sets"), f"export HF_TOKEN={TOKEN}")
-    assert "The value of HF_TOKEN is in" in refused(folder, "--dry-run")
+    assert messages.is_in(refused(folder, "--dry-run"), "key_value_found", variable="HF_TOKEN")
     assert not folder.with_name("sets.dry-run").exists()
 
 
@@ -71,7 +72,9 @@ def test_a_key_in_the_manifest_or_the_users_notes_is_found(refused, tmp_path, mo
     assert KEY not in said
     lines = (tmp_path / "other" / "manifest.json").read_text(encoding="utf-8").splitlines()
     (line,) = [number for number, text in enumerate(lines, 1) if KEY in text]
-    assert f"The value of OPENAI_API_KEY is in manifest.json, line {line}" in said
+    assert messages.is_in(
+        said, "key_value_found", variable="OPENAI_API_KEY", place=f"manifest.json, line {line}"
+    )
 
 
 def test_variables_that_sound_like_keys_or_are_named_in_a_run_are_looked_for(monkeypatch):
@@ -108,7 +111,9 @@ def test_half_a_key_in_each_of_two_rows_is_no_key(tmp_path):
     refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY}, "build again")
     rows[1]["text"] = f"it is {KEY}"
     pq.write_table(table.from_pylist(rows, table.schema), path)
-    with pytest.raises(PublishError, match="row 2, column text"):
+    with messages.raises(
+        "key_value_found", variable="A_KEY", place="rows.parquet, row 2, column text"
+    ):
         refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY}, "build again")
 
 
@@ -148,10 +153,10 @@ def test_a_key_of_others_is_found_by_its_shape_and_may_be_allowed(tmp_path, owne
         refuse_secrets(files, {}, "build again")
     assert "row 150, column completion" in found.value.what
     assert "--allow-key-shapes" in found.value.fix and SHAPED[owner] not in str(found.value)
-    with pytest.raises(PublishError, match=f"{owner}.* line 2"):
+    with messages.raises("key_shape_found", place="card, line 2"):
         refuse_secrets({"card": f"# Card\n{SHAPED[owner]}".encode()}, {}, "build again")
     refuse_secrets(files, {}, "build again", allow_shapes=True)
-    with pytest.raises(PublishError, match="The value of A_KEY"):
+    with messages.raises("key_value_found", variable="A_KEY"):
         refuse_secrets(files, {"A_KEY": SHAPED[owner]}, "build again", allow_shapes=True)
 
 

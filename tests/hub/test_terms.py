@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import messages
 import pytest
+from messages import message
 from set_folders import ASKED, manifest, write_sets
 
 from heavydistill.hub.terms import authors_of, licence_of
@@ -93,10 +95,10 @@ def test_the_licence_is_one_only_where_everything_is_known(models, source, licen
 @pytest.mark.parametrize(
     ("model", "flag", "other", "parts"),
     [
-        ("someone/else", "unknown", "restricted", ["someone/else: it has no profile"]),
+        ("someone/else", "unknown", "restricted", [message("terms_unknown", model="someone/else")]),
         (
             *("openai/gpt-5", "restricted", "unknown"),
-            ["openai/gpt-5: what the services write may not", "(OpenAI, Terms of use"],
+            [message("terms_of_service", model="openai/gpt-5"), "(OpenAI, Terms of use"],
         ),
     ],
 )
@@ -130,7 +132,7 @@ def test_a_judge_is_an_author_of_the_verdicts(hub, publish, tmp_path):
     run = RunUsed(name="run", traces=2, config={}, summary={"judging": judging})
     folder = write_sets(tmp_path / "sets", runs=[run])
     code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "openai/gpt-5: what the services write" in said
+    assert code == 2 and messages.is_in(said, "terms_of_service", model="openai/gpt-5")
     assert publish(folder, "--to", REPO, "--allow-restricted-terms")[0] == 0
     assert "| `openai/gpt-5` | judge |" in hub.card(REPO)
 

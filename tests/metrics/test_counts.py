@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from generations import ballot, problem, trajectory, unboxed
+from messages import message
 
 from heavydistill.heavy.judge_votes import Said, Vote, verdict_of
 from heavydistill.metrics.counts import (
@@ -100,11 +101,12 @@ def test_above_thirty_per_cent_a_sentence_names_the_form_that_is_missing():
 
     samples = {"trajectories": counted(3).counts, "deliberations": counted(4).counts}
     (said,) = unanswered_facts(samples, ["math"])
-    assert said == r"40.0% of the finished deliberations hold no final answer (no \boxed{})."
+    unanswered = {"share": "40.0%", "of": "deliberations"}
+    assert said == message("no_final_answer", **unanswered, why=r" (no \boxed{}).")
     (said,) = unanswered_facts(samples, ["choice", "code"])
     assert said.endswith("(no letter of an option and no code block).")
     (said,) = unanswered_facts(samples, ["mine"])
-    assert said.endswith("hold no final answer.")
+    assert said == message("no_final_answer", **unanswered, why=".")
 
 
 def test_who_answered_is_counted_and_said_where_there_are_several():

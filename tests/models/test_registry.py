@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from fake_server import completion, serving
 
@@ -77,7 +78,7 @@ def test_a_folder_that_does_not_say_its_context_is_refused(tmp_path, config):
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one_and_all(name, nearest):
-    with pytest.raises(TeacherError, match=f"There is no model '{name}'") as caught:
+    with messages.raises("no_model", model=name) as caught:
         registry.profile_at(name, HERE)
     assert (f"Did you mean {nearest}?" in caught.value.fix) is bool(nearest)
     for choice in ("`heavydistill teachers`", "Hub id", "--endpoint"):

@@ -32,7 +32,10 @@ def test_unfit_rows_are_named_at_once_ten_of_them_and_the_others_counted(tmp_pat
     with pytest.raises(ProblemsError) as raised:
         load(source(tmp_path, "odd", "1", "", *["odd"] * 25), VERIFY)
     said = str(raised.value)
-    assert "27 of 28 rows cannot be used" in said and "problems.unfit=leave_out" in said
+    assert (
+        messages.is_in(said, "rows_unfit", count=27, of="28 rows")
+        and "problems.unfit=leave_out" in said
+    )
     assert "set.jsonl:4, " in said and " and 23 more: it is odd" in said
     assert messages.is_in(said, "empty_reference", place="set.jsonl:3")
     assert said.count("it is odd") == 1

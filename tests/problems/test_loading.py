@@ -147,7 +147,7 @@ def test_arguments_that_are_nested_without_end_are_a_fault_of_their_row(write):
             {"text": "?", "reference": "2"},
             message("no_column", row="set.jsonl:2", column="'id'"),
         ),
-        (GOOD, r"set.jsonl:2: id 'a' is also that of .*set.jsonl:1"),
+        (GOOD, message("id_twice", row="set.jsonl:2: ", id="a", first=".*set.jsonl:1")),
         (GOOD | {"id": "b", "text": " "}, message("empty_text", place="set.jsonl:2")),
         (GOOD | {"id": "b", "text": ["hi"]}, "set.jsonl:2: column 'text' holds list"),
         (GOOD | {"id": "b", "text": "\ud800"}, "set.jsonl:2: .*lone surrogate"),

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged
+from messages import message
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
@@ -90,7 +91,7 @@ def test_a_reference_names_an_option_by_label_number_letter_or_text(options, ref
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"id": "a"}, "id 'a' is also that of"),
+        ({"id": "a"}, message("id_twice", row="", id="a", first="")),
         ({"options": ["one"]}, "there are 1 options"),
         ({"options": []}, "there are 0 options"),
         ({"options": [str(n) for n in range(27)]}, "there are 27 options"),

@@ -10,12 +10,12 @@ import re
 import zlib
 from pathlib import Path
 
+import messages
 import pytest
 from generations import altered, deliberation, problem, trajectory, unboxed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.errors import ConfigError
 from heavydistill.report.page import writer
 from heavydistill.report.page.html import tag
 from heavydistill.report.page.runs import ReportedRun, figures, name_of
@@ -92,7 +92,7 @@ def test_a_file_that_is_no_report_is_not_replaced(run, tmp_path):
     thesis = tmp_path / "thesis.html"
     thesis.write_text("<h1>Ten years of work</h1>")
     for out in (thesis, tmp_path):
-        with pytest.raises(ConfigError, match="is not a report"):
+        with messages.raises("no_report"):
             writer.write_report([run], out)
     assert thesis.read_text() == "<h1>Ten years of work</h1>"
 
@@ -141,11 +141,11 @@ def test_every_text_of_a_section_is_escaped(traces):
 
 def test_many_responses_without_a_final_answer_are_told_above_the_figures(run, tmp_path):
     page = writer.write_report([run], tmp_path / "few.html").file.read_text(encoding="utf-8")
-    assert "hold no final answer" not in page
+    assert not messages.is_in(page, "no_final_answer")
     trace = Trace(problem=problem(), pool=[trajectory("5"), unboxed()], stratum="tie")
     write_traces([trace], tmp_path / "run" / TRACES_FOLDER)
     page = writer.write_report([tmp_path / "run"], tmp_path / "many.html").file.read_text("utf-8")
-    assert "50.0% of the finished trajectories hold no final answer (no \\boxed{})." in page
+    assert messages.is_in(page, "no_final_answer", share="50.0%", of="trajectories")
     assert "<td>1</td>" in page and "Unanswered trajectories: 1 no_answer" in page
 
 

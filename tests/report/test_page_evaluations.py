@@ -5,12 +5,12 @@ import re
 import shutil
 from pathlib import Path
 
+import messages
 import pytest
 import runs
 from generations import altered
 
 from heavydistill.config.versioned import write_versioned
-from heavydistill.errors import ConfigError
 from heavydistill.experiments.comparison import side_of
 from heavydistill.metrics.comparison import COMPARISON, compare_sides, read_comparison
 from heavydistill.metrics.controls import CONTROLS, compare_with_controls
@@ -147,6 +147,6 @@ def test_it_stands_in_the_page_once_before_the_runs_which_must_be_there(evaluati
     assert title in words(page), "their vote is no measure"
 
     (tmp_path / COMPARISON).write_bytes((evaluation / COMPARISON).read_bytes())
-    with pytest.raises(ConfigError, match=r"traces/\*\.parquet"):
+    with messages.raises("neither_run_nor_evaluation"):
         writer.write_report([tmp_path], tmp_path / "none.html")
     assert not (tmp_path / "none.html").exists()

@@ -3,9 +3,8 @@
 import dataclasses
 import json
 
-import pytest
+import messages
 
-from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.report.page import runs, writer
 from heavydistill.schema import FAILED
@@ -39,7 +38,7 @@ def test_an_evaluation_is_its_runs(run, tmp_path):
 def test_a_killed_run_and_one_in_progress_are_reported_as_far_as_they_got(traces, tmp_path):
     place = Workplace(tmp_path / "run")
     with place.claimed():
-        with pytest.raises(ConfigError, match="is in progress and has no row"):
+        with messages.raises("no_rows_yet"):
             runs.find(tmp_path / "run")
         write_traces(traces[:5], place.rows / LEAF_FOLDER)
         (source,) = runs.find(tmp_path / "run")
@@ -61,22 +60,22 @@ def test_an_evaluation_is_reported_when_it_is_whole(traces, tmp_path):
     place = Workplace(tmp_path / "e")
     with place.claimed():
         write_traces(traces, place.new / "before" / TRACES_FOLDER)
-        with pytest.raises(ConfigError, match="is in progress") as caught:
+        with messages.raises("no_rows_yet") as caught:
             runs.find(tmp_path / "e")
     assert "the end of an evaluation" in caught.value.fix
 
 
 def test_what_is_no_run_is_refused_with_what_is_missing(tmp_path):
-    with pytest.raises(ConfigError, match=r"which has traces/\*\.parquet, nor an evaluation"):
+    with messages.raises("neither_run_nor_evaluation"):
         runs.find(tmp_path)
-    with pytest.raises(ConfigError, match="does not exist"):
+    with messages.raises("no_folder"):
         runs.find(tmp_path / "gone")
     (tmp_path / TRACES_FOLDER).mkdir()
-    with pytest.raises(ConfigError, match=r"no traces/\*\.parquet"):
+    with messages.raises("no_run"):
         runs.find(tmp_path)
     (tmp_path / "summary.json").write_text("{")
     write_traces([], tmp_path / TRACES_FOLDER)
-    with pytest.raises(ConfigError, match="cannot be read as JSON"):
+    with messages.raises("no_json"):
         runs.find(tmp_path)
 
 

@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import pytest
+from messages import message
 from rich.console import Console
 from summaries import comparison as invented
 from summaries import group, summary
@@ -155,7 +156,8 @@ def test_many_unanswered_ones_are_told_of_each_run(comparison):
     assert "no final answer" not in as_markdown(comparison)
     many = GenerationCounts(1000, 0, {}, 200, 0, 0, 0, {}, 480, {"no_answer": 480}, decided=320)
     told = changed(comparison, "after", summary=summary(deliberations=many))
-    said = "After: 60.0% of the finished deliberations hold no final answer"
+    unanswered = {"share": "60.0%", "of": "deliberations", "why": ""}
+    said = f"After: {message('no_final_answer', **unanswered)}"
     console = Console(record=True, width=200, file=io.StringIO())
     print_comparison(told, console)
     text = console.export_text()

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import run_command
 from fault_server import MODEL, FaultServer, faulty
@@ -12,7 +13,7 @@ from generations import cache
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.config.sets import load_build_config
 from heavydistill.curate import redeliberation
-from heavydistill.errors import BudgetError, ConfigError
+from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import asked_of_thinker, judge_prompt
 from heavydistill.metrics.problem_figures import ProblemFigures
 from heavydistill.models.local.engine import require_roles
@@ -94,7 +95,7 @@ def test_a_history_and_a_system_prompt_take_room_from_the_cache(tmp_path):
     long = [{"messages": [HISTORY[0] | {"content": "word " * 300}, *ROWS[0]["messages"][1:]],
              "reference": "1"}]  # fmt: skip
     check(config(tmp_path, cache__budget_tokens=500), contact=None)
-    with pytest.raises(BudgetError, match=r"need \d+ tokens, but cache\.budget_tokens is 500"):
+    with messages.raises("budget_of_cache", budget=500):
         check(config(tmp_path, long, cache__budget_tokens=500))
     plain, told = (check(config(tmp_path, system=system)) for system in (None, "Be brief."))
     budgets = [plan.config.cache.budget_tokens or 0 for plan in (plain, told)]
@@ -104,7 +105,7 @@ def test_a_history_and_a_system_prompt_take_room_from_the_cache(tmp_path):
 def test_two_system_prompts_are_refused(tmp_path):
     rows = [{"messages": [SYSTEM, *ROWS[0]["messages"]], "reference": "1"}]
     check(config(tmp_path, rows))
-    with pytest.raises(ConfigError, match="system is set, but the messages of problem problems:1"):
+    with messages.raises("two_system_messages", problem="problems:1"):
         check(config(tmp_path, rows, system="Be brief."))
 
 

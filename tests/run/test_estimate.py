@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from command_line import MICRO
 from hypothesis import given, settings
@@ -124,7 +125,7 @@ def test_records_that_cannot_be_read_are_shown_and_still_to_be_asked(tmp_path, c
     for in_full in (False, True):
         print_plan(plan, Console(), in_full)
         shown = " ".join(capsys.readouterr().out.split())
-        assert f"1 record(s) of the journal {plan.journal} cannot be" in shown
+        assert messages.is_in(shown, "records_unread", count=1, folder=plan.journal)
 
 
 def test_hours_of_a_first_run_are_those_of_the_assumed_speed(tmp_path):

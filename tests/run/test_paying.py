@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 import yaml
 from rich.console import Console
@@ -136,9 +137,9 @@ def fixed(monkeypatch):
 
 def test_two_runs_into_a_folder_at_once_are_refused_and_so_is_the_same_run_twice():
     with paying(resolved(config())):
-        with pytest.raises(ConfigError, match="A run with the same account is in progress"):
+        with messages.raises("account_in_use"):
             paying(resolved(config(**{"think.k": 16}))).__enter__()
-        with pytest.raises(ConfigError, match="The same run is in progress"):
+        with messages.raises("same_run_in_progress"):
             paying(resolved(config(out="runs/other"))).__enter__()
         with paying(resolved(config(out="runs/other", **{"think.k": 16}))):
             pass

@@ -7,13 +7,13 @@ import subprocess
 import time
 from typing import Any
 
+import messages
 import pytest
 from command_line import MICRO, started
 from fake_server import serving
 from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, asking, by_request, planned, seeds, timeless
 
 from heavydistill.config.run import load_config
-from heavydistill.errors import ConfigError
 from heavydistill.models.resolve import resolve
 from heavydistill.run.generate import check, run
 from heavydistill.run.ray import _passed, _spread, _token, join
@@ -81,7 +81,7 @@ def test_ctrl_c_keeps_what_is_in_flight_on_all_nodes(cluster, tmp_path):
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         code, printed = ended(process)
-        assert code == 130 and "goes on from" in printed, printed
+        assert code == 130 and messages.is_in(printed, "same_command_goes_on"), printed
         assert seeds(tmp_path) == answer.given == len(server.requests) < PROBLEMS * (K + D)
 
 
@@ -134,7 +134,7 @@ def test_shards_are_as_many_as_nodes_gpus_or_servers(monkeypatch, keys, server, 
 def test_a_server_that_no_node_has_the_gpus_for_is_refused(monkeypatch):
     monkeypatch.setattr("ray.nodes", lambda: NODES)
     words = ["vllm", "serve", "m", "--tensor-parallel-size", "2", "--data-parallel-size", "4"]
-    with pytest.raises(ConfigError, match="no node has the 8 GPUs"):
+    with messages.raises("ray_no_gpus", gpus=8):
         _spread("auto", resolve(load_config(None, SERVED)), words)
 
 
@@ -157,18 +157,18 @@ def test_an_address_where_nothing_answers_is_said_soon(tmp_path):
 
 @pytest.mark.parametrize("address", ["cluster", "ray://host", "ray://:10001"])
 def test_an_address_without_host_and_port_is_refused(address):
-    with pytest.raises(ConfigError, match="no host and port"):
+    with messages.raises("ray_address"):
         join(address)
 
 
 def test_without_ray_the_command_to_install_it_is_named(monkeypatch, tmp_path):
     plan = check(load_config(None, {"problems.limit": 1, "out": str(tmp_path / "run")}))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'distilabel\[ray\]==1.5.3'"):
+    with messages.raises("ray_not_installed"):
         run(plan, ray="local")
 
 
 def test_processes_and_a_cluster_are_not_asked_for_at_once(tmp_path):
     keys = {"problems.limit": 1, "out": str(tmp_path / "run"), "processes": 2}
-    with pytest.raises(ConfigError, match="--processes and --ray are given"):
+    with messages.raises("ray_and_processes"):
         run(check(load_config(None, keys)), ray="local")

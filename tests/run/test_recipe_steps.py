@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import command_line
+import messages
 import pytest
 from counting_server import Counter, counting, tokens_of
 from distilabel.steps import Step
@@ -16,7 +17,6 @@ from plug_ins import forgotten
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import CacheChoice, Problems, Verifying, load_config
-from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import (
@@ -291,7 +291,7 @@ def test_verify_does_not_judge_twice(column):
 
 def test_a_model_whose_server_nobody_started_is_refused():
     llm = HeavyLLM(teacher="qwen3-8b", sampling=Sampling(), endpoint=Endpoint(start_vllm=True))
-    with pytest.raises(ConfigError, match="no server was started"):
+    with messages.raises("no_server_for_pipeline"):
         llm.load()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import messages
 import pyarrow.parquet as pq
 import pytest
 from command_line import MICRO, run_script
@@ -18,7 +19,6 @@ from import_files import lines
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
-from heavydistill.errors import StoppedError
 from heavydistill.models.registry import profile_at
 from heavydistill.models.resolve import resolve
 from heavydistill.run.generate import check
@@ -196,7 +196,7 @@ def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tm
             return run_script(RECIPE, "--config", tmp_path / "c.yaml")
 
         with contextlib.chdir(tmp_path):
-            with pytest.raises(StoppedError, match="The budget is used up"):
+            with messages.raises("budget_used_up"):
                 run("3ktok")
             paid = len(server.requests)
             assert 0 < paid * TOKENS <= 3000

@@ -14,7 +14,7 @@ from damaging import damage
 from samples import trajectory
 
 from heavydistill.config.run import RunConfig
-from heavydistill.errors import RunError, StoppedError
+from heavydistill.errors import RunError
 from heavydistill.models.resolve import resolve
 from heavydistill.run.result import all_traces, earlier, write
 from heavydistill.run.rows import RowWriter
@@ -74,7 +74,7 @@ def test_rows_of_problems_that_have_changed_are_left_out_and_counted(tmp_path, c
 def test_a_run_that_was_not_interrupted_takes_nothing_from_before(tmp_path):
     full = rows(tmp_path / "1", {problem.id: "a" for problem in PROBLEMS})
     assert write(RUN, PROBLEMS, full, tmp_path / "run", None)[2] == 0
-    with pytest.raises(RunError, match="has 6 problems and 5 rows"):
+    with messages.raises("rows_missing", problems=6, rows=5):
         some = rows(tmp_path / "2", {problem.id: "a" for problem in PROBLEMS[1:]})
         write(RUN, PROBLEMS, some, tmp_path / "other", None)
 
@@ -100,7 +100,7 @@ def test_rows_for_which_there_is_no_room_stop_the_run_and_are_not_lost(tmp_path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
-        with pytest.raises(StoppedError, match="cannot be written") as raised:
+        with messages.raises("rows_unwritable") as raised:
             buffer.add(rows)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

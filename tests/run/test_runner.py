@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import distilabel.pipeline.base as base
+import messages
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -254,7 +255,7 @@ class Raises(OfNumbers):
 def test_what_a_step_raises_ends_the_run_with_its_error(at_once):
     raises = lambda: Raises(name="first", input_batch_size=1, batches_in_flight=at_once)  # noqa: E731
     pipeline = pipeline_of(400, [raises, wait("last")])
-    with pytest.raises(RunError, match=r"Step 'first' failed: ValueError: out of luck") as raised:
+    with messages.raises("step_failed", step="first", why="ValueError: out of luck") as raised:
         pipeline.run_to_files()
     assert "in process" in raised.value.fix, "the traceback is there"
     pipeline.discard()
@@ -264,7 +265,7 @@ def test_a_step_that_cannot_be_loaded_ends_the_run_before_a_row_is_loaded():
     passing = Passing()
     pipeline = pipeline_of(4, [wait("first"), lambda: FailsToLoad(name="last")])
     pipeline.on_batch = passing.on_batch
-    with pytest.raises(RunError, match=r"Step 'last' failed: OSError: no weights on this node"):
+    with messages.raises("step_failed", step="last", why="OSError: no weights on this node"):
         pipeline.run_to_files()
     assert not passing.left
     pipeline.discard()
@@ -276,7 +277,7 @@ def test_what_a_callback_or_a_watch_raises_ends_the_run():
 
     pipeline = pipeline_of(400, [wait("first", 0.01)])
     pipeline.on_batch = broken
-    with pytest.raises(RunError, match="OSError: no bar"):
+    with messages.raises("step_failed", step="load", why="OSError: no bar"):
         pipeline.run_to_files()
     pipeline.on_batch = None
     pipeline.watch = lambda: RunError("The server ended", "Start it.")
@@ -385,7 +386,7 @@ def test_what_fails_after_ctrl_c_is_said_and_waits_for_nothing(asking):
             os.kill(os.getpid(), signal.SIGINT)
 
     pipeline.on_batch = interrupt
-    with pytest.raises(RunError, match="Step 'last' failed: OSError: broken"):
+    with messages.raises("step_failed", step="last", why="OSError: broken"):
         pipeline.run_to_files()
     pipeline.discard()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fake_vllm
+import messages
 import pytest
 from command_line import MICRO, started
 from fake_server import FakeServer, serving
@@ -29,7 +30,7 @@ from sharded_runs import (
 )
 
 from heavydistill.config.run import load_config
-from heavydistill.errors import ConfigError, JournalError, RunError, StoppedError
+from heavydistill.errors import ConfigError, JournalError, RunError
 from heavydistill.models.ledger import account_of, balance_of
 from heavydistill.models.resolve import resolve
 from heavydistill.run.generate import Plan, check
@@ -160,7 +161,7 @@ def test_the_budget_holds_for_all_shards_together(tmp_path):
         budget = {"budget": "2500tok", "think.sampling.max_tokens": 100}
         plan = planned(server, tmp_path, **budget, **{"deliberate.sampling.max_tokens": 100})
         counts, pool = Counts(), Threads(2)
-        with paying(plan.run), pytest.raises(StoppedError, match="is used up"):
+        with paying(plan.run), messages.raises("budget_used_up"):
             shards = shards_of(plan.run, pool, tmp_path / "rows")
             run_shards(pool, shards, counts.on_batch)
         balance = balance_of(account_of(plan.config))
@@ -199,7 +200,7 @@ def test_slots_and_limits_are_divided_but_for_a_server_of_each_shard():
         assert model and model.endpoint.concurrency == 3
         assert (model.endpoint.requests_per_minute, model.endpoint.tokens_per_minute) == (33, None)
     assert part.judge and part.judge.endpoint.concurrency == 1
-    with pytest.raises(ConfigError, match=r"concurrency is 3, too small to divide by 4 shards"):
+    with messages.raises("concurrency_of_shards", concurrency=3, shards=4):
         shards_of(run, Threads(4), Path("rows"))
     started = run.with_endpoint(
         run.config.endpoint.model_copy(update={"start_vllm": True, "base_url": None})
@@ -316,7 +317,9 @@ def test_an_end_of_processes_keeps_what_was_answered(tmp_path, how):
             os.kill(shards[0], signal.SIGKILL)
         printed, _ = process.communicate(timeout=800)
         if how == "Ctrl-C":
-            assert process.returncode == 130 and "goes on from" in printed, printed
+            assert process.returncode == 130 and messages.is_in(printed, "same_command_goes_on"), (
+                printed
+            )
             assert seeds(tmp_path) == given == len(server.requests) < PROBLEMS * (K + D)
         elif how == "a shard is killed":
             assert process.returncode == 1, printed

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from generations import unboxed
 from runs import traces
 
 from heavydistill.config.run import RunConfig
-from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.resolve import resolve
 from heavydistill.run import status as status_module
@@ -159,7 +159,7 @@ def test_a_run_goes_on_where_the_file_cannot_be_written(tmp_path, caplog):
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 7, "stages": []}', "[]"])
 def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / STATUS).write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match="Watch with the version of heavydistill that runs it"):
+    with messages.raises("status_unreadable"):
         read_status(tmp_path / STATUS)
 
 

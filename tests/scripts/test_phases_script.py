@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 import yaml
 from marked import MARK, alive, eventually
@@ -160,7 +161,7 @@ def test_a_phase_that_a_guard_stopped_is_the_last_one(place, capsys):
     place.behaves(_01_thinker="stop")
     for times in (1, 0):
         assert place.run() == 0 and len(place.calls) == times
-        assert "A guard stopped out/01-thinker, so no other" in capsys.readouterr().out
+        assert messages.is_in(capsys.readouterr().out, "guard_stopped", training="out/01-thinker")
 
 
 def test_a_phase_that_is_done_cannot_become_another_one(place, capsys):

@@ -4,6 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
+import messages
 import pytest
 import skills_ref
 from command_line import run_command
@@ -166,7 +167,7 @@ def test_bad_input_is_reported_with_a_fix_and_nothing_is_written(flags, told, tm
 def test_an_existing_skill_is_not_replaced(exported, tmp_path):
     (tmp_path / "heavy-thinking").mkdir()
     done = run_command("skill", "export", tmp_path)
-    assert done.returncode == 2 and "heavy-thinking exists. Remove it" in done.stderr
+    assert done.returncode == 2 and messages.is_in(done.stderr, "skill_exists")
     assert not [*(tmp_path / "heavy-thinking").iterdir()]
 
 

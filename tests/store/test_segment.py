@@ -82,7 +82,7 @@ def test_a_line_of_another_shape_is_skipped_counted_and_asked_again(tmp_path, fo
         assert answers(tmp_path, 2) == ["a", "b"]  # a sound record of the same request counts
         list(Journal(tmp_path).answers())
     # One that nobody needs may stay unseen; it is never seen twice.
-    assert sum("1 record(s) of the journal" in each for each in caplog.messages) <= 1
+    assert sum(messages.is_in(each, "records_unread", count=1) for each in caplog.messages) <= 1
     (found,) = segments(tmp_path, thorough=True)
     assert (found.foreign, found.damaged, found.skipped) == ([2], [], 1)
     assert usage(tmp_path)[1] == 1
@@ -102,8 +102,8 @@ def test_a_journal_counts_what_it_skips_and_warns_of_what_shows_late(tmp_path, c
     for _ in range(2):  # stages of a run
         assert answers(tmp_path, 2) == ["a", None]
     (told,) = caplog.messages
-    assert told.startswith(f"2 record(s) of the journal {tmp_path} cannot be read")
-    assert f"`heavydistill journal check {tmp_path}`" in told
+    assert messages.is_in(told, "records_unread", count=2, folder=tmp_path)
+    assert messages.is_in(told, "check_journal", folder=tmp_path)
 
 
 def put_socket(path: Path) -> None:
@@ -191,4 +191,4 @@ def test_a_journal_that_is_a_file_is_called_one(tmp_path):
     for verb in ("stats", "check"):
         done = CliRunner().invoke(journal, [verb, str(tmp_path / "file")])
         assert isinstance(done.exception, JournalError)
-        assert "is a file, not a folder" in done.exception.what
+        assert messages.is_in(done.exception.what, "journal_is_file")

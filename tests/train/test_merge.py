@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from adapters import (
     KINDS,
@@ -190,6 +191,6 @@ def test_a_base_that_has_changed_since_is_taken_only_if_named(tmp_path):
 
 def test_a_folder_that_is_taken_is_refused(lora, tmp_path):
     (tmp_path / "mine").write_text("kept")
-    with pytest.raises(ConfigError, match="exists and is not empty"):
+    with messages.raises("out_not_empty"):
         merge(str(lora), tmp_path)
     assert (tmp_path / "mine").read_text() == "kept"

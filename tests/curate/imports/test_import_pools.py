@@ -16,7 +16,7 @@ from runs import build
 
 from heavydistill.config.sets import ImportConfig
 from heavydistill.curate.imports.import_pools import ImportedPools, ImportResult, import_pools
-from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.errors import ProblemsError
 from heavydistill.metrics.summary import summarize
 from heavydistill.schema import Trace
 from heavydistill.store.traces import read_traces
@@ -89,7 +89,7 @@ def test_a_row_that_cannot_be_used_is_refused_or_left_out(bad, reason, says, tmp
 
 def test_a_source_with_nothing_else_is_refused_even_so(tmp_path):
     rows = [answers_row(f"{EGGS} {n}", "42", boxed(n)) for n in range(12)]
-    with pytest.raises(ProblemsError, match=r"12 of 12 rows cannot be used") as refused:
+    with messages.raises("rows_unfit", count=12, of="12 rows") as refused:
         pools_of(tmp_path, *rows, **LEAVE_OUT)
     assert "a.jsonl:3 and 9 more: " in str(refused.value) and "leave_out" not in str(refused.value)
 
@@ -102,7 +102,7 @@ def test_the_limit_takes_the_first_problems_and_counts_the_others(tmp_path):
 
 
 def test_a_reference_that_the_verifier_cannot_read_is_unfit(tmp_path):
-    with pytest.raises(ProblemsError, match=r"a\.jsonl:1: the reference has several lines"):
+    with messages.raises("reference_of_lines"):
         pools_of(tmp_path, answers_row(EGGS, "It is\n42"))
     marker = {"problems.verifier_args": {"marker": "####"}}
     for keys in ({}, marker):
@@ -114,14 +114,14 @@ def test_a_reference_that_the_verifier_cannot_read_is_unfit(tmp_path):
 
 def test_two_problems_of_one_id_are_refused(tmp_path):
     rows = [{"id": 1, **answers_row()}, {"id": 1, **answers_row(STAIRS, "36")}]
-    with pytest.raises(ProblemsError, match=r"a\.jsonl:2: id '1' is also that of a\.jsonl:1"):
+    with messages.raises("id_twice", row="a.jsonl:2: ", id="1", first="a.jsonl:1"):
         pools_of(tmp_path, *rows)
 
 
 def test_two_files_of_one_name_are_refused(tmp_path):
     (tmp_path / "b").mkdir()
     files = [lines(place / "a.jsonl", answers_row()) for place in (tmp_path, tmp_path / "b")]
-    with pytest.raises(ProblemsError, match=r"Two of the files are named a\.jsonl"):
+    with messages.raises("files_of_one_name", name="a.jsonl"):
         ImportedPools(config_of("answers", *files, **GOLD))
 
 
@@ -129,7 +129,7 @@ def test_two_files_of_one_name_are_refused(tmp_path):
 def test_a_file_without_rows_is_refused(content, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ProblemsError, match=r"a\.jsonl holds no rows"):
+    with messages.raises("file_without_rows", file="a.jsonl"):
         ImportedPools(config_of("answers", path, **GOLD, **{"problems.columns.answers": "answers"}))
 
 
@@ -279,7 +279,7 @@ def test_progress_tells_of_references_and_problems(tmp_path):
 
 def test_a_verifier_that_cannot_judge_here_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(Exact, "unavailable", lambda self, config: "install it")
-    with pytest.raises(ConfigError, match="exact cannot judge here: install it"):
+    with messages.raises("verifier_cannot_judge", verifier="exact", why="install it"):
         import_pools(configured(tmp_path, EGGS_ROW))
     assert not (tmp_path / "run").exists()
 

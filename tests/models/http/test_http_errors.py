@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import messages
 import pytest
 from asking import (
     Body,
@@ -194,7 +195,7 @@ def test_a_response_without_an_answer_has_its_kind_too(serve, body, failure, sai
 def test_a_refused_key_ends_the_run_and_is_not_repeated(serve, monkeypatch, status, code):
     monkeypatch.setenv("SOME_KEY", "sk-secret")
     body = {"error": {"message": "Incorrect API key provided: sk-secret", "code": code}}
-    with pytest.raises(TeacherError, match="refuses the key in SOME_KEY") as raised:
+    with messages.raises("key_refused", variable="SOME_KEY") as raised:
         ask_one(serve(answering(body, status=status)), api_key_env="SOME_KEY")
     assert "sk-secret" not in str(raised.value)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, completion, serving
 from import_files import lines
+from messages import message
 from test_grpo_processes import ROOT, run
 from trainings import grpo_arguments, last_checkpoint, refusal
 
@@ -259,7 +260,7 @@ def test_a_run_and_a_training_share_the_votes_in_a_journal(tmp_path, pool):
         ({"judging": None, "journal": "kept"}, "journal is for the requests to a judge"),
         ({"budget": "5usd"}, "the price of the judge critic is unknown"),
         ({"budget": "much"}, "must be US dollars or tokens"),
-        ({"url": "http://127.0.0.1:9/v1"}, "Nothing answers at"),
+        ({"url": "http://127.0.0.1:9/v1"}, message("nothing_answers", url="http://127.0.0.1:9/v1")),
         ({"judging": None, "own_prompts": OWN}, "prompts.judge is for the requests to a judge"),
         ({"replies": "general_verifier"}, "Set prompts.judge to a file"),
     ],
