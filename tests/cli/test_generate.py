@@ -181,7 +181,7 @@ def test_bad_input_is_told_before_anything_is_done(flags, said, tmp_path, call, 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     done = run_command("generate", f"--out={tmp_path}")
-    assert done.returncode == 2 and messages.is_in(done.stderr, "out_not_empty", out=tmp_path)
+    assert done.returncode == 2 and messages.is_in(done.stderr, "out_of_no_run", out=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -157,7 +157,7 @@ def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path):
 
 def test_who_cannot_judge_is_told_before_anything_is_loaded(tmp_path, monkeypatch):
     sets = with_rows(tmp_path / "sets", {"verifier": "mine"})
-    assert messages.is_in(refused(sets, tmp_path), "no_verifier", verifier="mine")
+    assert messages.is_in(refused(sets, tmp_path), "no_verifier_known", verifier="mine")
     sets = write_sets(tmp_path / "others")
     monkeypatch.setattr(
         "heavydistill.verifiers.registry.unavailable", lambda *_: ["no sandbox; install it"]
