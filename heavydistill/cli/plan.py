@@ -23,6 +23,7 @@ _UNKNOWN = "unknown"
 _UNITS = {1: "", 10**3: "k", 10**6: "M", 10**9: "G"}
 _SAMPLES = {"deliberate": "deliberations", "choose": "choices"}
 _SAMPLES |= dict.fromkeys(("think", "skill"), "answers")
+_FEWEST_PER_GPU = 32  # requests in flight, below which a GPU waits for work
 _NOISE = 1e-9  # rounding error of binary fractions
 
 
@@ -54,6 +55,7 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
     if plan.server:
         print_command("Server", plan.server, console)
         say(f"Its log: {plan.server_log}", console)
+        _print_load(plan, console)
     if figures.skipped:
         say(skipped_note(plan.journal, figures.skipped), console, "yellow")
     if in_full:
@@ -140,6 +142,19 @@ def _summary(estimate: Estimate) -> str:
         speed = assumed.model.endpoint.tokens_per_second
         basis += f", at an assumed {speed:g} tokens a second"
     return f"To ask: {', '.join(parts)} ({basis}; --dry-run prints more)"
+
+
+def _print_load(plan: Plan, console: Console) -> None:
+    """Print the requests in flight for each GPU of the server; warn if they leave it idle."""
+    from heavydistill.models.resolve import to_serve
+    from heavydistill.models.vllm.server import largest_setup
+
+    gpus, _ = largest_setup(to_serve(plan.config))
+    slots = plan.config.endpoint.slots
+    line = f"Requests in flight: {slots:,}, {slots / gpus:.3g} for each of {counted(gpus, 'GPU')}"
+    if is_low := slots < _FEWEST_PER_GPU * gpus:
+        line += ". GPUs wait for work with so few: leave endpoint.concurrency out"
+    say(line, console, "yellow" if is_low else "")
 
 
 def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:

@@ -135,7 +135,8 @@ class Endpoint(Section):
     """Maximum number of tokens of prompt and response together (default: the smaller of the
     server's and the profile's, else that of ``config.json`` beside the tokenizer, else 8,192)."""
     concurrency: int = Field(default=32, ge=1)
-    """Maximum number of requests in flight per address; reduced while the server is overloaded."""
+    """Maximum number of requests in flight per address (default: 32; with ``start_vllm`` 256 for
+    each replica of the model); reduced while the server is overloaded."""
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Maximum number of requests per minute (default: no limit)."""
     tokens_per_minute: int | None = Field(default=None, ge=1)

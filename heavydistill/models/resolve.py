@@ -32,6 +32,8 @@ from heavydistill.models.vllm.server import command, largest_setup
 
 PAPER_BUDGET_TOKENS = 80_000  # token budget of a cache in arXiv 2605.02396
 # Sampling of a judge: votes must be able to differ, and a verdict is one word after short thinking.
+REQUESTS_PER_REPLICA = 256
+"""Requests in flight for each replica of a model that the run serves: vLLM's own default."""
 JUDGE_SAMPLING = Sampling(temperature=0.7, top_p=0.95, top_k=0, max_tokens=8192)
 _PROPERTIES_OF_A_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
 
@@ -86,6 +88,18 @@ class ResolvedRun:
             ConfigError: No setup in the profile fits this machine, or vLLM is not installed.
         """
         return command(to_serve(self.config), self.config.endpoint.context)
+
+    def for_own_server(self) -> ResolvedRun:
+        """This run with as many requests in flight as the server that it starts can use.
+
+        A configured ``endpoint.concurrency`` is kept. Raises ConfigError as ``server_command``.
+        """
+        endpoint = self.config.endpoint
+        if "concurrency" in endpoint.model_fields_set:
+            return self
+        _, setup = largest_setup(to_serve(self.config))
+        most = REQUESTS_PER_REPLICA * setup.data_parallel
+        return self.with_endpoint(endpoint.model_copy(update={"concurrency": most}))
 
     def in_stage(self, stage: str) -> ResolvedModel:
         """The model for a stage (see ``models.request``).

@@ -141,7 +141,9 @@ def check(
     for model in run.models:
         if asks and model.is_local:  # before the model is loaded
             require_template(model.profile.model)
-    server = run.server_command() if config.endpoint.start_vllm and asks else None
+    server = None
+    if config.endpoint.start_vllm and asks:
+        server, run = run.server_command(), run.for_own_server()
     if contact:
         require_endpoints(run, contact)
         run = identified(run, contact, server or ())

@@ -107,6 +107,7 @@ def test_the_server_has_the_flags_of_the_profile(served):
         *("--reasoning-parser", "deepseek_r1", "--tensor-parallel-size", "2"),
         *("--gpu-memory-utilization", "0.9", "--max-model-len", "2000"),
         *("--generation-config", "vllm", "--enable-prompt-tokens-details"),
+        *("--stream-interval", "16"),
         *("--max-num-seqs", "16", "--trust-remote-code", "--host", "127.0.0.1", "--port"),
     ]
     shown = " ".join(printed.replace("\\\n", "").split())

@@ -86,6 +86,7 @@ def test_a_command_has_every_flag():
         *("--reasoning-parser", "openai_gptoss", "--tensor-parallel-size", "1"),
         *("--gpu-memory-utilization", "0.95", "--max-model-len", "131072"),
         *("--generation-config", "vllm", "--enable-prompt-tokens-details"),
+        *("--stream-interval", "16"),
         *("--max-num-batched-tokens", "1024"),
     ]
     other = serve_command(registry.profile_of("qwen3-32b"), 1)

@@ -69,6 +69,17 @@ def test_a_driver_that_does_not_answer_is_quoted(gpus, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("here", "keys", "expected"),
+    [(1, {}, 256), (8, {}, 2048), (8, {"endpoint__concurrency": 32}, 32)],
+)
+def test_each_replica_has_its_requests_in_flight(gpus, tmp_path, here, keys, expected):
+    gpus(here)
+    plan = check(configured("qwen3-8b", out=str(tmp_path / "run"), **keys))
+    endpoints = {model.endpoint.concurrency for model in plan.run.models}
+    assert endpoints == {expected} == {plan.config.endpoint.concurrency}
+
+
+@pytest.mark.parametrize(
     ("here", "used", "parallel"), [(1, 1, 1), (3, 2, 2), (7, 4, 4), (8, 8, 8), (10, 8, 8)]
 )
 def test_the_largest_setup_that_fits_is_taken(gpus, here, used, parallel):
