@@ -178,7 +178,7 @@ class LocalEngine:
             self.model.generate,
             ids,
             mask,
-            # Greedy decoding of logits with added Gumbel noise is sampling; see _SeededGumbel.
+            # Greedy decoding of logits with added Gumbel noise is sampling; see _Sampler.
             GenerationConfig(
                 do_sample=False,
                 max_new_tokens=sampling.max_tokens,
@@ -361,7 +361,6 @@ def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProce
         MinPLogitsWarper,
         RepetitionPenaltyLogitsProcessor,
         TemperatureLogitsWarper,
-        TopKLogitsWarper,
         TopPLogitsWarper,
     )
 
@@ -374,36 +373,53 @@ def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProce
         )
     if sampling.temperature == 0.0:
         return processors
-    processors.append(TemperatureLogitsWarper(sampling.temperature))
-    if sampling.top_k > 0:
-        processors.append(TopKLogitsWarper(sampling.top_k))
+    warpers = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
     if sampling.top_p < 1.0:
-        processors.append(TopPLogitsWarper(sampling.top_p))
+        warpers.append(TopPLogitsWarper(sampling.top_p))
     if sampling.min_p > 0.0:
-        processors.append(MinPLogitsWarper(sampling.min_p))
-    processors.append(_SeededGumbel(seeds, width))
+        warpers.append(MinPLogitsWarper(sampling.min_p))
+    processors.append(_Sampler(sampling.top_k, warpers, seeds, width))
     return processors
 
 
-class _SeededGumbel:
-    """Adds Gumbel noise to the logits, so that the argmax is a sample from their softmax.
+class _Sampler:
+    """Warps the logits and adds Gumbel noise, so that the argmax is a sample from their softmax.
 
-    The noise of a token is a hash of (seed of its row, position, token id).
+    The noise of a token is a hash of (seed of its row, position, token id). With ``top_k``, only
+    the ``top_k`` likeliest tokens, and ties with the last of them, are warped and get noise: the
+    others cannot be sampled, and a vocabulary is large.
     """
 
-    def __init__(self, seeds: list[int], width: int) -> None:
-        self.seeds = seeds
-        self.width = width
+    def __init__(
+        self, top_k: int, warpers: LogitsProcessorList, seeds: list[int], width: int
+    ) -> None:
+        self._top_k, self._warpers, self._seeds, self._width = top_k, warpers, seeds, width
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         import torch
 
-        step = input_ids.shape[1] - self.width
-        device = scores.device
-        rows = torch.tensor(self.seeds, dtype=torch.int64, device=device)
-        rows = _mix(_mix(rows) + step)
-        tokens = torch.arange(scores.shape[1], dtype=torch.int64, device=device)
-        bits = _mix(rows[:, None] + tokens[None, :] * _GOLDEN)
+        position, size = input_ids.shape[1] - self._width, scores.shape[1]
+        if not 0 < self._top_k < size:
+            tokens = torch.arange(size, device=scores.device)
+            return self._sampled(input_ids, scores, tokens[None, :], position)
+        likeliest, tokens = scores.topk(self._top_k + 1)
+        least = likeliest[:, -2:-1]
+        if bool((likeliest[:, -1:] == least).any()):  # as many as have the same logit
+            likeliest, tokens = scores.topk(int((scores >= least).sum(dim=1).max()))
+        likeliest = likeliest.masked_fill(likeliest < least, -torch.inf)
+        sampled = self._sampled(input_ids, likeliest, tokens, position)
+        return torch.full_like(scores, -torch.inf).scatter(1, tokens, sampled)
+
+    def _sampled(
+        self, input_ids: torch.Tensor, scores: torch.Tensor, tokens: torch.Tensor, position: int
+    ) -> torch.Tensor:
+        """Return the scores of ``tokens`` (rows or 1, tokens) with noise."""
+        import torch
+
+        scores = self._warpers(input_ids, scores)
+        rows = torch.tensor(self._seeds, dtype=torch.int64, device=scores.device)
+        rows = _mix(_mix(rows) + position)
+        bits = _mix(rows[:, None] + tokens * _GOLDEN)
         uniform = ((bits >> 11) & ((1 << 53) - 1)).double().add_(0.5).mul_(2.0**-53)
         return scores - torch.log(-torch.log(uniform)).to(scores.dtype)
 

@@ -13,12 +13,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from transformers import LogitsProcessorList
+from transformers.generation.logits_process import (
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import TeacherError
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.local import engine as local
-from heavydistill.models.local.engine import LocalEngine
+from heavydistill.models.local.engine import LocalEngine, _processors, _Sampler
 from heavydistill.models.registry import profile_at, revision_of
 from heavydistill.models.request import Request, Response, user_turn
 from heavydistill.store.journal import Journal
@@ -222,6 +230,29 @@ def test_a_filter_keeps_the_tokens_that_it_should(engine, sampling):
     requests = [request(seed, max_tokens=1, **sampling) for seed in range(400)]
     assert 1 < len(kept) < 10
     assert set(texts(engine, requests)) == kept
+
+
+@pytest.mark.parametrize("size", [11, 5000])
+@pytest.mark.parametrize(("top_k", "top_p", "min_p"), [(10, 0.95, 0.0), (20, 0.8, 0.05), (1, 1, 0)])
+def test_samples_of_the_likeliest_tokens_are_those_of_all_tokens_with_a_filter(
+    size, top_k, top_p, min_p
+):
+    sampling = Sampling(temperature=0.7, top_k=top_k, top_p=top_p, min_p=min_p)
+    warpers = LogitsProcessorList([TemperatureLogitsWarper(0.7), TopKLogitsWarper(top_k)])
+    warpers += [TopPLogitsWarper(top_p)] + ([MinPLogitsWarper(min_p)] if min_p else [])
+    seeds, read = list(range(64)), torch.zeros(64, 9, dtype=torch.long)
+    logits = 4 * torch.randn(64, size, generator=torch.Generator().manual_seed(1))
+    sampled = _processors(sampling, seeds, 5)(read, logits.clone()).argmax(dim=1)
+    whole = _Sampler(0, warpers, seeds, 5)(read, logits.clone()).argmax(dim=1)
+    assert sampled.tolist() == whole.tolist()
+
+
+def test_tokens_as_likely_as_the_last_one_of_top_k_may_be_sampled():
+    logits = torch.tensor([[0.0, 1.0, 3.0, 1.0, 1.0]]).repeat(400, 1)
+    scores = _processors(Sampling(temperature=1.0, top_k=2, top_p=1.0), list(range(400)), 0)(
+        torch.zeros(400, 0, dtype=torch.long), logits
+    )
+    assert set(scores.argmax(dim=1).tolist()) == {1, 2, 3, 4}
 
 
 def test_a_repetition_penalty_changes_greedy_output(engine):
