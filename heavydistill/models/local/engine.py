@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -50,6 +52,9 @@ _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
 _BATCH_BYTES = 8 * 10**9
 _CHECKPOINT = "a folder with a transformers checkpoint"
 
+# glibc's mallopt: parameters, and the values that keep buffers of up to 1 GiB.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGEST_BUFFER, _NEVER = 2**30, 2**31 - 1
 _GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
 _MIX_1 = -4658895280553007687
 _MIX_2 = -7723592293110705685
@@ -338,6 +343,8 @@ def _load(model: str) -> tuple[Any, Any]:
     transformers_logging.disable_progress_bar()  # it would interrupt the run's progress line
     adapter = adapter_of(model)
     tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
+    if device == "cpu":
+        _keep_freed_memory()
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     if adapter:
@@ -352,6 +359,19 @@ def _load(model: str) -> tuple[Any, Any]:
         eos_token_id=weights.generation_config.eos_token_id
     )
     return tokenizer, weights.to(device).eval()
+
+
+def _keep_freed_memory() -> None:
+    """Make glibc reuse large buffers; by default it maps and unmaps each one anew.
+
+    On a CPU, the kernel took a third of the time of long prompts for that: 67 of 192 processor
+    seconds, and 4 of 124 without (135M parameters, 32 prompts of 890 tokens). The process keeps the
+    largest amount of memory that it has needed. Elsewhere than on glibc this does nothing.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_BUFFER)
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
 
 def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProcessorList:
