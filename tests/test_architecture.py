@@ -193,6 +193,26 @@ def test_modules_are_short_and_say_what_they_are():
     assert not [module.name for module in MODULES if not ast.get_docstring(module.tree)]
 
 
+def test_modules_that_a_docstring_names_exist():
+    # Rooms whose names are no sections of a configuration, so that ``room.name`` is a module.
+    rooms = "heavy|text|run|curate|models|verifiers|experiments|train|store|metrics|report|hub|chat"
+    named = re.compile(rf"``((?:{rooms})(?:\.\w+)+)``")
+    wrong = [
+        f"{module.name}: {name}"
+        for module in MODULES
+        for name in named.findall(module.text)
+        if not _is_there(f"{PACKAGE}.{name}") and not name.endswith(".jsonl")
+    ]
+    assert not wrong
+
+
+def _is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or its last part stands in a module."""
+    above, _, last = name.rpartition(".")
+    texts = [module.text for module in MODULES if module.name == above]
+    return name in NAMES or any(re.search(rf"\b{last}\b", text) for text in texts)
+
+
 def test_no_folder_has_too_many_files_side_by_side():
     folders = Counter(path.parent for path in (ROOT / PACKAGE).rglob("*.py"))
     assert not {str(folder): count for folder, count in folders.items() if count > MAX_FILES}

@@ -24,7 +24,7 @@ deliberator or the attempts in its caches:
     alone-deliberator  the deliberator's prompt, without attempts
     choose             the best attempt of the cache
     garbled, foreign, transplant
-                       a cache with other attempts, see ``heavy.controls``
+                       a cache with other attempts, see ``experiments.controls``
     order-N            the same attempts, rotated by N places
 
 Not covered: the metrics (``metrics.controls``); votes with the same number of tokens, which need no

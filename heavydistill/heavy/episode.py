@@ -14,7 +14,8 @@ answers may come in any order and one at a time, and the trace does not depend o
 
 A sample that failed is data (``schema.Generation.failure``), and the episode goes on with the
 others, if at least ``min_k`` trajectories are usable. An episode may also begin with what exists
-already: a pool, caches, deliberations.
+already: a pool, caches, deliberations. So an executor may keep the episode, or make it anew from
+the row for each step, with only the rules and wordings that this step needs.
 
 Not covered: sampling parameters and seeds, which belong to the model that is asked; a judge for
 undecided verdicts, whose verdict the executor may tell in place of the verifier's.
@@ -53,9 +54,9 @@ _CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How a problem is worked on; the same value for every executor.
+    """How a problem is worked on, as values; an executor gives those that its steps need.
 
-    The stop rule is: all of the K trajectories, then all of the N rounds.
+    When it ends is no value: after all of the K trajectories, and then all of the N rounds.
     """
 
     k: int = 0  # number of trajectories, unless the pool is given

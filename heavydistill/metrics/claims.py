@@ -5,7 +5,7 @@
                                right, and of those on wrong attempts that say wrong
     self_contradiction_share   share of deliberations that contradict their own answer
 
-``heavy.checked_claims`` says when a claim is true and what a contradiction is. Coverage and
+``text.checked_claims`` says when a claim is true and what a contradiction is. Coverage and
 contradictions are means over problems. The accuracy is over all claims, because a problem often has
 only right or only wrong attempts; its interval resamples problems. Guessing, and the same word on
 all attempts, have an accuracy of 50 %.

@@ -5,7 +5,7 @@ Problems and trajectories come from its traces, whether or not that run delibera
 from the current version of the problem's verifier and none of the judge's votes for it failed;
 trajectories without a valid verdict are judged. Caches and deliberations are new.
 
-With ``cache.attempts``, a control replaces trajectories by others (see ``heavy.controls``);
+With ``cache.attempts``, a control replaces trajectories by others (see ``experiments.controls``);
 problems for which it has none are left out.
 
 Not covered: rows on which a step of that run failed, which are only counted; whether references

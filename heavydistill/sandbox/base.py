@@ -36,7 +36,10 @@ LAUNCHER = Path(__file__).with_name("launcher.py").read_text(encoding="utf-8")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one run."""
+    """Limits of one run, from ``verify.sandbox`` of a configuration (``verifiers.code.running``).
+
+    ``launcher`` enforces those of the processor and memory, ``bubblewrap`` time and output.
+    """
 
     cpu_s: float
     """Limit of the processor time of all threads, in seconds; may be exceeded by up to a second."""

@@ -8,7 +8,7 @@ it, and these are counted.
     eval_v             value of the vote of their attempts; the same at every evaluation
     eval_hm_minus_v    HM - V
     eval_hm_garbled    HM on the same caches with other values in the attempts, as in the control
-                       ``garbled`` (``heavy.controls``), for those that can be garbled
+                       ``garbled`` (``experiments.controls``), for those that can be garbled
     eval_hm_minus_garbled
                        the difference on the latter: what the values in the attempts are worth
     eval_pass_at_1     share of a thinker's attempts at held-out problems that are correct

@@ -4,14 +4,14 @@
 the response and the attempts in its prompt; then those of plug-ins, which are their names. The
 others need all responses of a build.
 
-A deliberation works with the attempts if its thinking and answer together (``heavy.mentions``) do
+A deliberation works with the attempts if its thinking and answer together (``text.mentions``) do
 one of these: name two or more attempts by number ("attempt 3", "the second and fourth
 thinkers", 尝试3), say what several attempts conclude or that all are wrong ("most attempts
 agree", 所有尝试都错了), or examine them ("comparing the attempts"). As a control, a build
 reports how often attempts show the same signs, although their authors saw no other attempts.
 The opposite fault is a copy: ``copied`` is the largest share of an answer's sequences of eight
 words that occur in one attempt. What it says of the attempts may be false
-(``heavy.checked_claims``), although its final answer is right.
+(``text.checked_claims``), although its final answer is right.
 
 Not covered: a deliberation that uses the attempts without mentioning them; languages other than
 English and Chinese; an answer copied from the thinking of an attempt.

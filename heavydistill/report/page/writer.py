@@ -15,7 +15,7 @@ element of a type that browsers do not execute. A chunk ends when its JSON has
 ``_CHUNK_CHARACTERS``, so that unpacking it is quick.
 
 Not covered: deliberations that use an attempt without naming it or giving its answer; see
-``heavy.mentions``.
+``text.mentions``.
 """
 
 from __future__ import annotations
