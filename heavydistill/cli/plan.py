@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from heavydistill.errors import TeacherError
@@ -35,20 +35,7 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
     from heavydistill.run.estimate import estimate
 
     figures = estimate(plan)
-    config, pools, judge = plan.config, plan.pools, plan.config.judge
-    thinker = f"{', '.join(sorted(pools.models))} in {config.pools}" if pools else config.thinker
-    parts = [
-        counted(len(plan.problems), "problem"),
-        f"K={config.think.k} trajectories by {thinker}",
-    ]
-    if config.rounds:
-        parts += [f"D={config.deliberate.d} {_SAMPLES[config.deliberate.task]}"]
-        parts[-1] += f" by {config.deliberator}"
-        parts += [f"{config.rounds} round{'s' * (config.rounds > 1)}"]
-    else:
-        parts += ["no deliberations"]
-    parts += [f"{judge.votes} vote(s) of {judge.model} on undecided verdicts"] if judge else []
-    say(", ".join(parts), console)
+    say(", ".join(_sizes(plan)), console)
     print_warnings(plan, console)
     for line, is_warning in dict.fromkeys(_notes_on_servers(plan)):
         say(line, console, "yellow" if is_warning else "")
@@ -65,9 +52,25 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
         print_grid(Grid(head, lines), console)
         print_lines(_notes(figures, plan), console)
         return
-    if config.budget:
+    if plan.config.budget:
         say(_note_on_budget(plan), console)
     say(_summary(figures), console)
+
+
+def _sizes(plan: Plan) -> Iterator[str]:
+    """Yield the numbers of problems, samples, rounds and votes, with the models that write them."""
+    config, pools, judge = plan.config, plan.pools, plan.config.judge
+    thinker = f"{', '.join(sorted(pools.models))} in {config.pools}" if pools else config.thinker
+    yield counted(len(plan.problems), "problem")
+    yield f"K={config.think.k} trajectories by {thinker}"
+    if config.rounds:
+        samples = _SAMPLES[config.deliberate.task]
+        yield f"D={config.deliberate.d} {samples} by {config.deliberator}"
+        yield f"{config.rounds} round{'s' * (config.rounds > 1)}"
+    else:
+        yield "no deliberations"
+    if judge:
+        yield f"{judge.votes} vote(s) of {judge.model} on undecided verdicts"
 
 
 def print_warnings(plan: Plan, console: Console) -> None:
@@ -76,7 +79,6 @@ def print_warnings(plan: Plan, console: Console) -> None:
     The warnings name rows that are left out, verdicts of pools that are computed again, and
     responses that this machine cannot judge.
     """
-    from heavydistill.problems.loading import MOST_LISTED
     from heavydistill.problems.procedural import MICRO_MODELS, is_micro
     from heavydistill.report.summary import marker_noted
     from heavydistill.verifiers.registry import unavailable
@@ -93,11 +95,7 @@ def print_warnings(plan: Plan, console: Console) -> None:
     if plan.changed:
         keys = ", ".join(f"{key} {was}, now {now}" for key, (was, now) in plan.changed.items())
         lines += [f"{plan.folder} holds a run with {keys}; it is replaced at the end"]
-    if plan.unfit:
-        lines += [f"Left out: {len(plan.unfit):,} row(s) that cannot be judged"]
-        lines += [f"  {fault}" for fault in list(plan.unfit.values())[:MOST_LISTED]]
-        more = len(plan.unfit) - MOST_LISTED
-        lines += [f"  and {more:,} more"] if more > 0 else []
+    lines += _lines_on_unfit(list(plan.unfit.values()))
     kinds = {problem.verifier for problem in plan.problems}
     for reason in unavailable(kinds, plan.config.verify):
         lines += [f"Warning: {reason}"]
@@ -142,6 +140,16 @@ def _summary(estimate: Estimate) -> str:
         speed = assumed.model.endpoint.tokens_per_second
         basis += f", at an assumed {speed:g} tokens a second"
     return f"To ask: {', '.join(parts)} ({basis}; --dry-run prints more)"
+
+
+def _lines_on_unfit(faults: Sequence[str]) -> Iterator[str]:
+    from heavydistill.problems.loading import MOST_LISTED
+
+    if faults:
+        yield f"Left out: {len(faults):,} row(s) that cannot be judged"
+        yield from (f"  {fault}" for fault in faults[:MOST_LISTED])
+    if (more := len(faults) - MOST_LISTED) > 0:
+        yield f"  and {more:,} more"
 
 
 def _print_load(plan: Plan, console: Console) -> None:

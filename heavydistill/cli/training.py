@@ -19,6 +19,7 @@ from heavydistill.train.fields import Argument, own_arguments
 
 if TYPE_CHECKING:
     from heavydistill.train.arguments import TrainingOptions
+    from heavydistill.train.merge import MergeResult
 
 # The flags listed by `--help`, in this order, with our text where TRL's does not fit our use.
 _USED = (
@@ -201,6 +202,15 @@ def merge(
         f"Largest difference of a logit to base + adapter: {merged.difference:.3g}. Rounding the "
         f"weights once changes it by {merged.rounding:.3g}, the adapter by {merged.effect:.3g}."
     )
+    _print_notes(merged)
+    print_command("Serve it", ["vllm", "serve", out], Console())
+    if merged.record:
+        following = evaluation_command(merged.record, out, merged.base)
+        print_command("Next", following, Console())
+
+
+def _print_notes(merged: MergeResult) -> None:
+    """Print what a merged model lacks."""
     if not merged.record:
         print(
             "Note: it has no training.json, because the adapter has none or was trained on another "
@@ -211,7 +221,3 @@ def merge(
             f"Note: the adapter changes little more than rounding to {merged.dtype} does, so part "
             "of what it learned may be lost. Merge with --dtype float32 to keep it."
         )
-    print_command("Serve it", ["vllm", "serve", out], Console())
-    if merged.record:
-        following = evaluation_command(merged.record, out, merged.base)
-        print_command("Next", following, Console())

@@ -196,14 +196,7 @@ def volume_of(run: ResolvedRun, pairs: Pairs, section: str = "redeliberate") -> 
         count, in_journal, longest = count + 1, in_journal + answered, max(longest, tokens)
         prompt_tokens += tokens * (d - answered)
         rounds.add(cache.round)
-    room = model.context - run.config.system_tokens - longest - TEMPLATE_TOKENS
-    if most > room:
-        less = f"Set {f'{section}.sampling'.lstrip('.')}.max_tokens to {room} or less, or use"
-        raise ConfigError(
-            f"A prompt of {longest:,} tokens and {most:,} tokens of response exceed the context of "
-            f"{model.name}, {model.context:,} tokens",
-            f"{less if room > 0 else 'Use'} a model with a larger context.",
-        )
+    _require_room(run, longest, section)
     completion_tokens = (count * d - in_journal) * most
     return RequestEstimate(
         caches=count,
@@ -215,6 +208,19 @@ def volume_of(run: ResolvedRun, pairs: Pairs, section: str = "redeliberate") -> 
         rounds=tuple(sorted(rounds)),
         skipped=journal.skipped if journal else 0,
     )
+
+
+def _require_room(run: ResolvedRun, longest: int, section: str) -> None:
+    """Raise ConfigError if a prompt of ``longest`` tokens and a response exceed the context."""
+    model, most = run.deliberator.profile, run.deliberator.sampling.max_tokens
+    room = model.context - run.config.system_tokens - longest - TEMPLATE_TOKENS
+    if most > room:
+        less = f"Set {f'{section}.sampling'.lstrip('.')}.max_tokens to {room} or less, or use"
+        raise ConfigError(
+            f"A prompt of {longest:,} tokens and {most:,} tokens of response exceed the context of "
+            f"{model.name}, {model.context:,} tokens",
+            f"{less if room > 0 else 'Use'} a model with a larger context.",
+        )
 
 
 def requests_of(run: ResolvedRun, problem: Problem, cache: Cache) -> list[Request]:

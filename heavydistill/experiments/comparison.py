@@ -9,6 +9,7 @@ evaluated run of an evaluation has its controls in the same folder, which are co
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -78,20 +79,13 @@ def side_of(run: Path, name: str) -> Side:
     taken = config is not None and config.pools is not None
     not_asked = {*_NOT_ASKED, "problems"} if taken else _NOT_ASKED
     tally = RunTally(all_traces(run))
-
-    def model_of(role: str, names: set[str]) -> Model | None:
-        """Return the recorded model; if none, the samples' authors, without folder or revision."""
-        alone = sorted({PurePath(name).name for name in names})
-        written = {"name": " and ".join(alone), "revision": ""} if alone else None
-        return TypeAdapter(Model | None).validate_python(record.get(role, written))
-
     if not tally.rows:
         raise ConfigError(f"{run} holds no traces", _A_RUN)
     summary = summary_of(tally)
     try:
         usage = TypeAdapter(dict[str, Usage]).validate_python(record.get("usage", summary.usage))
-        thinker = model_of("thinker", tally.thinkers)
-        deliberator = model_of("deliberator", tally.deliberators)
+        thinker = _model_of(record, "thinker", tally.thinkers)
+        deliberator = _model_of(record, "deliberator", tally.deliberators)
         left_out = TypeAdapter(int | None).validate_python(
             None if taken else record.get("left_out")
         )
@@ -109,6 +103,13 @@ def side_of(run: Path, name: str) -> Side:
     )
     compared = {key: value for key, value in asked.items() if key not in not_asked}
     return Side(measured, compared, tally, _minus_controls(run, tally.rounds))
+
+
+def _model_of(record: Mapping[str, Any], role: str, names: set[str]) -> Model | None:
+    """Return the recorded model; if none, the samples' authors, without folder or revision."""
+    alone = sorted({PurePath(name).name for name in names})
+    written = {"name": " and ".join(alone), "revision": ""} if alone else None
+    return TypeAdapter(Model | None).validate_python(record.get(role, written))
 
 
 def _minus_controls(run: Path, rounds: int) -> dict[str, dict[str, float]]:

@@ -350,6 +350,27 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
         BudgetError: The prompt of ``choose`` does not fit.
     """
     config = evaluated.config
+    _require_possible(evaluated, names, orders)
+    made: list[ControlRun] = []
+    for name in (name for name in NAMES if name in names):
+        if name == CHAIN:
+            made += [_chain(evaluated)]
+        elif name == ALONE:
+            made += [_alone(config, wording) for wording in WORDINGS]
+        elif name == CHOOSE:
+            made += [_choose(evaluated)]
+        elif name == SKILL:
+            made += [_skill(evaluated)]
+        else:
+            does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)}: {NAMES[name]}"
+            cache = config.cache.model_copy(update={"attempts": name})
+            made += [ControlRun(name, reading_pools(config, cache=cache), does)]
+    return made + _other_orders(config, orders)
+
+
+def _require_possible(evaluated: generate.Plan, names: Collection[str], orders: int) -> None:
+    """Raise ConfigError if a control, or several orders, are not possible on a run."""
+    config = evaluated.config
     if (names or orders > 1) and not config.rounds:
         raise ConfigError(
             "--controls and --orders need deliberations, but --d is 0",
@@ -366,21 +387,6 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
         raise not_possible("garbled", "these problems")
     if FOREIGN in names and len(evaluated.problems) < 2:
         raise not_possible("foreign", "these problems")
-    made: list[ControlRun] = []
-    for name in (name for name in NAMES if name in names):
-        if name == CHAIN:
-            made += [_chain(evaluated)]
-        elif name == ALONE:
-            made += [_alone(config, wording) for wording in WORDINGS]
-        elif name == CHOOSE:
-            made += [_choose(evaluated)]
-        elif name == SKILL:
-            made += [_skill(evaluated)]
-        else:
-            does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)}: {NAMES[name]}"
-            cache = config.cache.model_copy(update={"attempts": name})
-            made += [ControlRun(name, reading_pools(config, cache=cache), does)]
-    return made + _other_orders(config, orders)
 
 
 def _alone(config: RunConfig, wording: str) -> ControlRun:

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from heavydistill.config.run import Problems, Verifying
@@ -128,24 +128,12 @@ def fit_problems(
         problems = {number: problems[number] for number in problems.keys() - known_unfit}
         faults = {number: faults[number] for number in faults.keys() - known_unfit}
     else:
-        where = {row.number: row.where for row in table.rows}
         checked = _check_references(problems, verify, on_checked)
-        wrong = {number: what for number, what in checked.items() if what}
-        label = common_label(problems[number].reference for number in wrong)
-        is_aborted = len(checked) < len(problems)
-        if label:
-            marking = f"{{marker: {json.dumps(label, ensure_ascii=False)}}}"
-            flags = f"--verifier-args {shlex.quote(marking)}"
-        for number, what in wrong.items():
-            fix = f"The verifier {problems[number].verifier} could not judge any answer to it."
-            if label:
-                fix = f"Add {flags}."
-            faults[number] = ProblemsError(f"{where[number]}: {what}", fix)
-            del problems[number]
-        if is_aborted:
-            raise refusal(
-                [faults[number] for number in wrong], len(checked), flags, " checked first"
-            )
+        wrong, flags = _faults_of(checked, problems, table)
+        if len(checked) < len(problems):
+            raise refusal(list(wrong.values()), len(checked), flags, " checked first")
+        faults |= wrong
+        problems = {number: problems[number] for number in problems.keys() - wrong}
     unfit = {number: faults[number] for number in sorted(faults)}
     if unfit and (config.unfit == "refuse" or known_unfit is not None or not problems):
         raise refusal(list(unfit.values()), len(table.rows), flags)
@@ -170,6 +158,23 @@ def _marked(problems: dict[int, Problem]) -> tuple[dict[int, Problem], str]:
     args = json.dumps({"marker": HASHES})
     marked = {number: replace(each, verifier_args=args) for number, each in unmarked.items()}
     return problems | marked, HASHES
+
+
+def _faults_of(
+    checked: Mapping[int, str | None], problems: Mapping[int, Problem], table: Table
+) -> tuple[dict[int, ProblemsError], str]:
+    """(faults of the references by row number, flags that would make them readable, or empty)."""
+    where = {row.number: row.where for row in table.rows}
+    wrong = {number: what for number, what in checked.items() if what}
+    faults, flags = {}, ""
+    if label := common_label(problems[number].reference for number in wrong):
+        marking = f"{{marker: {json.dumps(label, ensure_ascii=False)}}}"
+        flags = f"--verifier-args {shlex.quote(marking)}"
+    for number, what in wrong.items():
+        fix = f"The verifier {problems[number].verifier} could not judge any answer to it."
+        fix = f"Add {flags}." if flags else fix
+        faults[number] = ProblemsError(f"{where[number]}: {what}", fix)
+    return faults, flags
 
 
 def _check_references(

@@ -29,6 +29,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -361,22 +362,7 @@ def shards_of(
     Raises:
         ConfigError: A limit of an endpoint is smaller than the number of shards.
     """
-
-    def part(model: ResolvedModel) -> ResolvedModel:
-        endpoint = model.endpoint
-        if not endpoint.is_served or endpoint.start_vllm:
-            return model
-        parts = {}
-        for key in ("concurrency", "requests_per_minute", "tokens_per_minute"):
-            if limit := getattr(endpoint, key):
-                parts[key] = limit // pool.count
-                if not parts[key]:
-                    raise ConfigError(
-                        f"endpoint.{key} is {limit}, too small to divide by {pool.count} shards",
-                        f"Raise it, or run at most {limit} shards (--processes).",
-                    )
-        return dataclasses.replace(model, endpoint=endpoint.model_copy(update=parts))
-
+    part = partial(_part_of, shards=pool.count)
     own = tuple(server or ()) if run.config.endpoint.start_vllm else ()
     shared = dataclasses.replace(
         run,
@@ -388,6 +374,23 @@ def shards_of(
         Shard(number, pool.count, shared, rows.absolute(), known_unfit, own, pool.surroundings)
         for number in range(pool.count)
     ]
+
+
+def _part_of(model: ResolvedModel, shards: int) -> ResolvedModel:
+    """Return a model with the part of one shard in the limits of its endpoint."""
+    endpoint = model.endpoint
+    if not endpoint.is_served or endpoint.start_vllm:
+        return model
+    parts = {}
+    for key in ("concurrency", "requests_per_minute", "tokens_per_minute"):
+        if limit := getattr(endpoint, key):
+            parts[key] = limit // shards
+            if not parts[key]:
+                raise ConfigError(
+                    f"endpoint.{key} is {limit}, too small to divide by {shards} shards",
+                    f"Raise it, or run at most {limit} shards (--processes).",
+                )
+    return dataclasses.replace(model, endpoint=endpoint.model_copy(update=parts))
 
 
 class ProcessPool:

@@ -86,11 +86,16 @@ def skill_texts(
         "thinker": rendered[f"thinker.{domains[0]}.{languages[0]}"],
         "deliberator": rendered[f"deliberator.{domains[0]}.{languages[0]}"],
     }
+    text = _filled(slots, several)
+    return {SKILL: text} | {_path_of(name): f"{each}\n" for name, each in rendered.items()}
+
+
+def _filled(slots: Mapping[str, str], several: bool) -> str:
+    """Return the filled template, with its parts on several wordings if there are any."""
     template = (resources.files("heavydistill.skill") / "template.md").read_text(encoding="utf-8")
     conditional = r"(?s)\{\{if several\}\}\n(.*?)\{\{end\}\}\n"
     template = re.sub(conditional, r"\1" if several else "", template)
-    text = re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], template)
-    return {SKILL: text} | {_path_of(name): f"{each}\n" for name, each in rendered.items()}
+    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], template)
 
 
 def _about(domain: str) -> tuple[str, str]:

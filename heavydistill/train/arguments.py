@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from heavydistill.config.shipped import shipped_file
@@ -201,9 +202,23 @@ def given_values(
         names = [action.option_strings[0] for action in parser._actions]
         fix = _nearest(flag, [*names, *others], options.script)
         raise ConfigError(f"There is no flag {flag}", fix)
-    path = given.config and shipped_file(options.script, given.config)
+    path = shipped_file(options.script, given.config) if given.config else None
     flags = {name: text for name, text in vars(given).items() if name in known and text is not None}
     tree = read_yaml(path) if path else {}
+    values = _read_values(options, known, tree, flags, path)
+    options.check_given({"config": given.config, **values})
+    os.environ.update({str(name): str(text) for name, text in tree.get("env", {}).items()})
+    return values
+
+
+def _read_values(
+    options: type[TrainingOptions],
+    known: Mapping[str, Argument],
+    tree: Mapping[str, Any],
+    flags: Mapping[str, str],
+    path: Path | None,
+) -> dict[str, Any]:
+    """Read the values of a file's ``tree`` and of flags; raises ConfigError for a wrong one."""
     values, faults = {}, []
     for key, value in {**tree, **flags}.items():
         what = fix = ""
@@ -222,11 +237,10 @@ def given_values(
         if what and key in flags:
             raise ConfigError(what, "Correct it.")
         if what:
+            assert path, "a value that no flag gives is from the file"
             faults.append((line_of(path, key), what, fix))
-    if faults:
+    if faults and path:
         raise error_of(faults, path)
-    options.check_given({"config": given.config, **values})
-    os.environ.update({str(name): str(text) for name, text in tree.get("env", {}).items()})
     return values
 
 

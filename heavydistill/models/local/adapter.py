@@ -90,7 +90,6 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
     """
     try:
         from peft import PeftConfig, PeftModelForCausalLM
-        from peft.tuners.tuners_utils import BaseTunerLayer
     except ImportError as error:
         raise TeacherError(
             f"{adapter.name} is an adapter, and PEFT, which loads adapters, is not installed",
@@ -112,7 +111,14 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         raise _unfit(
             adapter, f"{len(strangers)} weights are in only one of both, e.g. {strangers[0]}"
         )
-    # If embeddings and head share weights, PEFT would merge the LoRA of the embeddings into both.
+    _refuse_shared_ends(adapter, model)
+    return adapted
+
+
+def _refuse_shared_ends(adapter: Adapter, model: Any) -> None:
+    """Raise TeacherError if PEFT would merge the LoRA of the embeddings into the head too."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     if ends[0].weight is ends[1].weight and any(isinstance(e, BaseTunerLayer) for e in ends):
         raise TeacherError(
@@ -121,7 +127,6 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
             "Train again with lora_target_modules: all-linear, or with the embeddings in "
             "lora_modules_to_save.",
         )
-    return adapted
 
 
 def merge_adapter(adapter: Adapter, adapted: Any) -> Any:

@@ -159,17 +159,13 @@ class LocalEngine:
         done: Callable[[int, Response], None],
     ) -> None:
         """Generate a batch; calls ``done`` for each request that was not interrupted."""
-        import torch
         from transformers import GenerationConfig
 
         from heavydistill.models.local.decoding import can_drop_rows, write
 
-        sampling, width = requests[batch[0]].sampling, len(prompts[batch[0]])
-        pad, device = self.tokenizer.pad_token_id, self.model.device
-        padding = [width - len(prompts[i]) for i in batch]
-        rows = zip(batch, padding, strict=True)
-        ids = torch.tensor([[pad] * missing + prompts[i] for i, missing in rows], device=device)
-        mask = torch.tensor([[0] * n + [1] * (width - n) for n in padding], device=device)
+        sampling, pad = requests[batch[0]].sampling, self.tokenizer.pad_token_id
+        ids, mask = _padded([prompts[i] for i in batch], pad, self.model.device)
+        width = ids.shape[1]
         started = time.perf_counter()
 
         def processors_of(rows: Sequence[int]) -> LogitsProcessorList:
@@ -359,6 +355,19 @@ def _load(model: str) -> tuple[Any, Any]:
         eos_token_id=weights.generation_config.eos_token_id
     )
     return tokenizer, weights.to(device).eval()
+
+
+def _padded(
+    prompts: Sequence[list[int]], pad: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The prompts, padded on the left to the longest one, and the mask; both (prompts, width)."""
+    import torch
+
+    width = max(map(len, prompts))
+    padding = [width - len(prompt) for prompt in prompts]
+    rows = [[pad] * n + prompt for n, prompt in zip(padding, prompts, strict=True)]
+    mask = [[0] * n + [1] * (width - n) for n in padding]
+    return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
 
 def _keep_freed_memory() -> None:

@@ -104,13 +104,7 @@ def read_prompts(
         BudgetError: The problem alone exceeds the token budget of a cache.
     """
     left_out: Counter[str] = Counter()
-    if settings.run:
-        rows = _problems(settings.run, sets, left_out)
-    else:
-        assert sets, "a deliberator learns from sets"
-        rows = list(read_rows(sets.folder, "rl", "train"))
-        if config.unmeasured == ASK:
-            rows += _unmeasured(sets)
+    rows = _rows(config, sets, settings, left_out)
     check_verifiers(rows, settings.verify, config.dataset_name or config.run)
     if sets:
         if settings.run:
@@ -137,6 +131,17 @@ def read_prompts(
 
     train = Dataset.from_list([{name: row[name] for name in names} for row in rows])
     return Prompts(train, lengths, dict(sorted(left_out.items())))
+
+
+def _rows(
+    config: GrpoConfig, sets: SetsFolder | None, settings: RolloutSettings, left_out: Counter[str]
+) -> list[_Row]:
+    """Return the prompts of the sets or of the run, none left out yet but for unfit problems."""
+    if settings.run:
+        return _problems(settings.run, sets, left_out)
+    assert sets, "a deliberator learns from sets"
+    unmeasured = _unmeasured(sets) if config.unmeasured == ASK else ()
+    return [*read_rows(sets.folder, "rl", "train"), *unmeasured]
 
 
 def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -> list[_Row]:

@@ -444,6 +444,9 @@ class GrpoOptions(GuardOptions, TrainingOptions):
                 "verdicts agree",
                 "Give --scale_rewards none.",
             )
+        self._check_pass_at_k()
+
+    def _check_pass_at_k(self) -> None:
         k, group = self.pass_at_k, self.num_generations
         if k < 1 or (k > 1 and k >= group):
             raise ConfigError(

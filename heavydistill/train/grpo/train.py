@@ -208,11 +208,7 @@ def _held_out(
         )
     folder = Path(config.held_out_from or str(sets and sets.folder))
     wording = settings.run or wording_of(sets.manifest if sets else None)
-    most = dict.fromkeys((DELIBERATOR, THINKER), int(config.max_completion_length or 0))
-    if settings.episodes:
-        most = settings.episodes.most_tokens
-    room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
-    room[GARBLED] = room[DELIBERATOR]
+    room = _room(config, base, settings)
     evaluated = held_out(
         folder,
         config.held_out,
@@ -233,6 +229,15 @@ def _held_out(
             "Give another --held_out_from, a smaller max_completion_length, or no evaluation.",
         )
     return evaluated
+
+
+def _room(config: GrpoConfig, base: BaseCheckpoint, settings: RolloutSettings) -> dict[str, int]:
+    """Return the maximum tokens of a held-out prompt, by role."""
+    most = dict.fromkeys((DELIBERATOR, THINKER), int(config.max_completion_length or 0))
+    if settings.episodes:
+        most = settings.episodes.most_tokens
+    room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
+    return {**room, GARBLED: room[DELIBERATOR]}
 
 
 def summary(plan: GrpoPlan) -> list[tuple[str, str]]:

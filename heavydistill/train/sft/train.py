@@ -78,12 +78,7 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
         )
         # By role, so that a loss of quality in one role is visible.
         validation = sequences_of_roles(held_out, max_length, config.packing)
-    losses = [f"{role}_loss" for role in validation]
-    metric = config.metric_for_best_model
-    if losses and metric is not None and metric.removeprefix("eval_") not in losses:
-        raise ConfigError(
-            f"metric_for_best_model: {metric!r} is not measured", f"Give {' or '.join(losses)}."
-        )
+    _require_measured(config.metric_for_best_model, [f"{role}_loss" for role in validation])
     tokens, learnt = sum_of(sequences)
     record = new_record(
         arguments,
@@ -98,6 +93,13 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
         learnt_tokens=learnt,
     )
     return SftPlan(arguments, base, record, start, sequences, validation)
+
+
+def _require_measured(metric: str | None, losses: Sequence[str]) -> None:
+    if losses and metric is not None and metric.removeprefix("eval_") not in losses:
+        raise ConfigError(
+            f"metric_for_best_model: {metric!r} is not measured", f"Give {' or '.join(losses)}."
+        )
 
 
 def train(plan: SftPlan) -> TrainingRecord:

@@ -67,6 +67,27 @@ def rational(text: str) -> Fraction | None:
     return Fraction(int(value.p), int(value.q)) if value.is_Rational else None
 
 
+def _agreeing(
+    wanted: sympy.Expr, derivative: sympy.Expr, x: sympy.Symbol
+) -> list[sympy.Rational] | None:
+    """The points at which both functions have the same real value; None if they differ at one.
+
+    A point where one of them has no real value is skipped: a logarithm may exist for positive
+    numbers only.
+    """
+    agreeing = []
+    for point in POINTS:
+        try:
+            value, slope = _value(wanted, x, point), _value(derivative, x, point)
+        except (ArithmeticError, ValueError):
+            continue
+        if _is_real(value) and _is_real(slope):
+            if abs(slope - value) > SAME * max(1, abs(value)):
+                return None
+            agreeing.append(point)
+    return agreeing
+
+
 def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[Label, str]:
     """Label and reason for an antiderivative, as ``families`` lists them.
 
@@ -81,7 +102,7 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
         variable: One letter, in either case; the answer may use both.
 
     Raises:
-        Unread: The integrand cannot be read.
+        FormulaParseError: The integrand cannot be read.
     """
     x = sympy.Symbol("x", real=True)
     wanted = _function(integrand, variable, x)
@@ -89,18 +110,9 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
         derivative = sympy.diff(_function(answer, variable, x), x)
     except FormulaParseError as unread:
         return "undecided", str(unread)
-    agreeing = []
-    for point in POINTS:
-        try:
-            value, slope = _value(wanted, x, point), _value(derivative, x, point)
-        except (ArithmeticError, ValueError):
-            continue
-        # A point where the formula has no real value is skipped: a logarithm may exist for positive
-        # numbers only.
-        if _is_real(value) and _is_real(slope):
-            if abs(slope - value) > SAME * max(1, abs(value)):
-                return "incorrect", "scored_below_1"
-            agreeing.append(point)
+    agreeing = _agreeing(wanted, derivative, x)
+    if agreeing is None:
+        return "incorrect", "scored_below_1"
     if len(agreeing) < LEAST_POINTS:
         return "undecided", "too_complex"
     # A proof for positive numbers is enough if the formulas exist only for those.
