@@ -22,16 +22,17 @@ from packaging.requirements import Requirement
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.doctor import Finding, Result
 from heavydistill.errors import ConfigError
+from heavydistill.models.http.client import files_needed
 from heavydistill.models.profiles import Profile, ProfileFile, provider_at, serve_command
 from heavydistill.models.registry import open_engine
 from heavydistill.models.request import Request, discard, user_turn
+from heavydistill.models.resolve import REQUESTS_PER_REPLICA
 from heavydistill.models.vllm.server import largest_setup, vllm
 from heavydistill.sandbox import bubblewrap
 
 _GIB = 1 << 30
 _TIGHT_DISK, _NO_DISK = 10 * _GIB, 1 * _GIB
 _TIGHT_SHARED = 1 * _GIB
-_OTHER_FILES = 256  # Number of files open in the pipeline, its processes and libraries
 _CLASS_GIB = 79  # Minimum memory of a GPU that counts as 80 GB
 _COMMAND_S = 20.0
 _INSTALL = "pip install -c constraints.txt"
@@ -46,7 +47,8 @@ def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -
         *(_vllm(endpoint, teachers, gpus) if endpoint.start_vllm else ()),
         _sandbox(),
         *(_disk(folder) for folder in dict.fromkeys(map(_existing, folders))),
-        _open_files(endpoint),
+        # A server on this machine has a replica for each GPU at most.
+        _open_files(REQUESTS_PER_REPLICA * len(gpus) if endpoint.start_vllm else endpoint.slots),
         *_key(endpoint),
     ]
 
@@ -155,15 +157,15 @@ def _disk(folder: Path) -> Finding:
     return Finding(f"disk {folder}", result, text, "" if result == "ok" else fix)
 
 
-def _open_files(endpoint: Endpoint) -> Finding:
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = _OTHER_FILES + 2 * endpoint.slots  # For both roles
+def _open_files(slots: int) -> Finding:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a run raises the soft limit
+    needed = files_needed(slots)
     if most == resource.RLIM_INFINITY:
         return Finding("open files", "ok", "no limit")
     if most >= needed:
         return Finding("open files", "ok", f"{most:,} at once")
     text = f"{most:,} at once, but the run may need {needed:,}"
-    fix = f"ulimit -n {needed}, or a smaller endpoint.concurrency"
+    fix = f"ulimit -Hn {needed}, as root, or a smaller endpoint.concurrency"
     return Finding("open files", "failure", text, fix)
 
 

@@ -127,7 +127,7 @@ def test_a_small_limit_of_open_files_is_a_failure_with_the_number(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (512, 512))
     assert look()["open files"].result == "ok"
     files = look(base_url=f"{URL},{URL}", concurrency=256)["open files"]
-    assert files.result == "failure" and "ulimit -n 1280" in files.fix
+    assert files.result == "failure" and "ulimit -Hn 1280" in files.fix
 
 
 def test_secrets_are_looked_for_and_never_shown(monkeypatch):
