@@ -17,7 +17,7 @@ from unittest import mock
 _TURN_S = 0.05  # the most that passes between two looks at the clock
 
 
-def _clock() -> Callable[[], float]:
+def fair_time() -> Callable[[], float]:
     lock = threading.Lock()
     now = seen = time.monotonic()
 
@@ -31,7 +31,7 @@ def _clock() -> Callable[[], float]:
     return read
 
 
-def _brief(timeout: float | None) -> float:
+def brief(timeout: float | None) -> float:
     """Half a turn at most; whoever waits looks at the clock then, and waits again."""
     return min(1.0 if timeout is None else timeout, _TURN_S / 2)
 
@@ -43,7 +43,7 @@ def fair_requests() -> Iterator[None]:
 
     loop: Any = transport.loop()
     select = loop._selector.select
-    loop.time, loop._selector.select = _clock(), lambda timeout=None: select(_brief(timeout))
+    loop.time, loop._selector.select = fair_time(), lambda timeout=None: select(brief(timeout))
     try:
         yield
     finally:
@@ -72,11 +72,11 @@ def fair_sandbox() -> Iterator[None]:
 
     class _Selector(selectors.DefaultSelector):
         def select(self, timeout: float | None = None) -> list[Any]:
-            return super().select(_brief(timeout))
+            return super().select(brief(timeout))
 
     patched = SimpleNamespace(DefaultSelector=_Selector, EVENT_READ=selectors.EVENT_READ)
     with (
-        mock.patch.object(bubblewrap, "time", SimpleNamespace(monotonic=_clock())),
+        mock.patch.object(bubblewrap, "time", SimpleNamespace(monotonic=fair_time())),
         mock.patch.object(bubblewrap, "selectors", patched),
     ):
         yield

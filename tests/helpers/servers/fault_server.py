@@ -9,12 +9,12 @@ import itertools
 import json
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fake_clock import now, rest
 from loopback import Handler, listening
 
 Body = dict[str, Any]
@@ -94,7 +94,7 @@ class FaultServer:
         with self.lock:
             attempt = self._attempts[key]
             self._attempts[key] += 1
-            self.requests.append((time.monotonic(), body))
+            self.requests.append((now(), body))
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
@@ -180,7 +180,7 @@ class _Handler(Handler):
         if not body:  # it is asked whether the key is good
             return self._refuse(400, "nothing to complete")
         with contextlib.suppress(ConnectionError), server.taking(body) as fault:
-            time.sleep(server.seconds)
+            rest(self.connection, server.seconds)
             if refusal := server.refusal(body):
                 return self._refuse(*refusal)
             self._answer(body, fault)
@@ -204,7 +204,7 @@ class _Handler(Handler):
                 headers = {"Retry-After": self.fault_server.retry_after}
             return self.send_json(status, {"error": {"message": message}}, headers)
         if fault == "hang":
-            return time.sleep(30)
+            return rest(self.connection, 30)
         if fault == "hang up":
             return self.connection.close()
         if fault == "no json":
@@ -265,7 +265,7 @@ class _Handler(Handler):
             for event in events[: sent[fault]]:
                 self._event(f"data: {json.dumps(event)}")
             if fault == "stall":
-                time.sleep(30)
+                rest(self.connection, 30)
             if fault.startswith("fault"):
                 self._event(f"data: {json.dumps({'error': {'message': 'engine died'}})}")
             return
@@ -273,7 +273,7 @@ class _Handler(Handler):
         events = [e for e in events if not (_ends(e) and e["choices"][0]["index"] in endless)]
         for event in events:
             self._event(f"data: {json.dumps(event)}")
-            time.sleep(2.5 / len(events) if fault == "slow stream" else 0)
+            rest(self.connection, 2.5 / len(events) if fault == "slow stream" else 0)
         usage = self._usage(body, texts)
         wants = (body.get("stream_options") or {}).get("include_usage")
         if wants and usage and server.usage == "always":

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from asking import Body, Reply, Replying, replying
-from fair_clock import fair_requests
+from fake_clock import fake_clock
 
 
 @pytest.fixture(autouse=True)
-def a_busy_machine_is_no_silent_server() -> Iterator[None]:
-    with fair_requests():
+def no_test_waits_for_the_clients_clock() -> Iterator[None]:
+    with fake_clock():
         yield
 
 

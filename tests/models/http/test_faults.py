@@ -9,13 +9,13 @@ import asyncio
 import itertools
 import logging
 import threading
-import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
 import pytest
 from asking import always, ask, asking, first_attempt, is_right, requests
+from fake_clock import now, on_a_fake_clock
 from fault_server import ERRORS, REASONING, faulty
 from marked import eventually
 
@@ -182,9 +182,9 @@ def test_a_run_stops_when_every_server_is_silent_or_broken(fault):
 
 @pytest.mark.parametrize("fault", ["starting", "gateway"])
 def test_a_slow_start_and_a_broken_server_are_waited_for(fault):
-    ready = time.monotonic() + 3.0
+    ready = now() + 3.0
     with faulty() as server:
-        server.plan = lambda body, attempt: fault if time.monotonic() < ready else None
+        server.plan = lambda body, attempt: fault if now() < ready else None
         responses = ask(server, prompts(4), timeout_s=30, retries=1)
         assert all(response.finish_reason == "stop" for response in responses)
 
@@ -256,14 +256,12 @@ def test_several_samples_that_cannot_travel_together_are_asked_singly_before_a_r
 
 
 def test_a_stream_that_flows_is_a_sign_of_life():
-    def plan(body: Any, attempt: int) -> str | None:
-        return "slow stream" if body["seed"] == 0 else "busy"
-
-    with faulty(plan=plan) as server:
+    with faulty() as server:
+        started = now()
+        early = {0: "slow stream"}
         server.plan = lambda body, attempt: (
-            plan(body, attempt) if time.monotonic() < started + 3 else None
+            early.get(body["seed"], "busy") if now() < started + 3 else None
         )
-        started = time.monotonic()
         responses = ask(server, requests(4), timeout_s=1.5)
         assert all(response.finish_reason == "stop" for response in responses)
 
@@ -363,30 +361,34 @@ def test_answers_without_thinking_stop_nothing_while_a_stream_shows_thinking(pla
             assert breaker.require_thinking(quick) == quick
 
 
+async def fail(breaker: CircuitBreaker, sent: float) -> None:
+    """A request that was sent then is refused a second later."""
+    await asyncio.sleep(sent + 1 - asyncio.get_running_loop().time())
+    breaker.is_outage(requests(1)[0], failed("unreachable", "refused", 1.0), sent)
+
+
 def test_time_in_which_nothing_is_asked_is_no_silence():
     breaker = CircuitBreaker("m", "http://host/v1", 300.0, must_think=False)
 
-    async def fail(sent: float) -> None:
-        with mock.patch.object(asyncio.get_running_loop(), "time", lambda: sent + 1):
-            breaker.is_outage(requests(1)[0], failed("unreachable", "refused", 1.0), sent)
+    async def work() -> None:
+        for sent in (0, 3700, 3800, 3900):  # with `retries: 0` the first one is given up
+            await fail(breaker, sent)
+        with pytest.raises(StoppedError, match="has answered for 301 s"):
+            await fail(breaker, 4000)
 
-    for sent in (0, 3700, 3800, 3900):  # with `retries: 0` the first one is given up
-        asyncio.run(fail(sent))
-    with pytest.raises(StoppedError, match="has answered for 301 s"):
-        asyncio.run(fail(4000))
+    on_a_fake_clock(work())
 
 
 @pytest.mark.parametrize("url", ["http://localhost:1/v1", "http://gpu.example:1/v1"])
 def test_a_server_of_this_machine_that_has_ended_is_named_once_after_a_minute(url, caplog):
     breaker = CircuitBreaker("m", url, 600.0, must_think=False)
 
-    async def fail(sent: float) -> None:
-        with mock.patch.object(asyncio.get_running_loop(), "time", lambda: sent + 1):
-            breaker.is_outage(requests(1)[0], failed("unreachable", "refused", 1.0), sent)
+    async def work() -> None:
+        for sent, named in ((0, 0), (50, 0), (70, 1), (130, 1)):
+            await fail(breaker, sent)
+            assert caplog.text.count("has ended") == (named if "localhost" in url else 0)
 
-    for sent, named in ((0, 0), (50, 0), (70, 1), (130, 1)):
-        asyncio.run(fail(sent))
-        assert caplog.text.count("has ended") == (named if "localhost" in url else 0)
+    on_a_fake_clock(work())
     if "localhost" in url:
         assert "Nothing listens at http://localhost:1/v1 any more (71 s)" in caplog.text
 

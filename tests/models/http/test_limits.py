@@ -2,37 +2,16 @@
 
 import asyncio
 import random
-import selectors
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
+from fake_clock import on_a_fake_clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.models.http.completion import failed
 from heavydistill.models.http.limits import Allowance, Rates, Server, Servers, refusal_wait
 from heavydistill.models.request import Response
-
-
-class _Jump(selectors.DefaultSelector):
-    """Never waits: the clock jumps to where the loop would have waited to."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-def on_a_jumping_clock(work: Coroutine[Any, Any, Any]) -> Any:
-    selector = _Jump()
-    loop = asyncio.SelectorEventLoop(selector)
-    loop.time = lambda: selector.now  # type: ignore[method-assign]
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.close()
 
 
 async def times(rates: Rates, tokens: list[int]) -> list[float]:
@@ -59,7 +38,7 @@ def busiest_minute(events: list[tuple[float, float]]) -> float:
 @settings(max_examples=30, deadline=None)
 @given(limit=st.integers(1, 50), count=st.integers(1, 200))
 def test_no_minute_has_more_requests_than_its_limit(limit, count):
-    admitted = on_a_jumping_clock(times(Rates(limit, None), [10] * count))
+    admitted = on_a_fake_clock(times(Rates(limit, None), [10] * count))
     assert busiest_minute([(at, 1) for at in admitted]) <= limit
     # And no slower than it must be.
     assert max(admitted) == pytest.approx((count - 1) * 60 / limit, rel=0.001, abs=0.1)
@@ -78,7 +57,7 @@ def test_no_minute_after_a_pause_has_more_either(limit, idle_s):
             admitted.append(loop.time())
         return admitted
 
-    admitted = on_a_jumping_clock(work())
+    admitted = on_a_fake_clock(work())
     assert busiest_minute([(at, 1) for at in admitted]) <= limit
     assert max(admitted) <= 2 * 60 * 1.02 + idle_s + 0.1
 
@@ -86,14 +65,14 @@ def test_no_minute_after_a_pause_has_more_either(limit, idle_s):
 @settings(max_examples=30, deadline=None)
 @given(tokens=st.lists(st.integers(1, 900), min_size=1, max_size=60), limit=st.integers(100, 5000))
 def test_tokens_are_within_the_limit_on_the_whole(tokens, limit):
-    admitted = on_a_jumping_clock(times(Rates(None, limit), tokens))
+    admitted = on_a_fake_clock(times(Rates(None, limit), tokens))
     most = limit + max(tokens) + 1000  # what the last one takes, and what the first is charged
     assert busiest_minute(list(zip(admitted, tokens, strict=True))) <= most
     assert max(admitted) >= (sum(tokens[:-1]) - limit / 60 - 1000) / limit * 60 - 0.1
 
 
 def test_without_limits_nobody_waits():
-    assert on_a_jumping_clock(times(Rates(None, None), [10**6] * 50)) == [0.0] * 50
+    assert on_a_fake_clock(times(Rates(None, None), [10**6] * 50)) == [0.0] * 50
 
 
 def test_the_first_requests_are_charged_what_they_can_take_and_later_ones_the_mean():
@@ -105,7 +84,7 @@ def test_the_first_requests_are_charged_what_they_can_take_and_later_ones_the_me
         rates.settle(second, 300)
         return [first, second, await rates.admit(1000), await rates.admit(50)]
 
-    assert on_a_jumping_clock(charges()) == [1000, 100, 200, 50]
+    assert on_a_fake_clock(charges()) == [1000, 100, 200, 50]
 
 
 def test_a_request_larger_than_a_minute_is_made_up_for_by_those_after_it():
@@ -116,7 +95,7 @@ def test_a_request_larger_than_a_minute_is_made_up_for_by_those_after_it():
             at.append(loop.time())
         return at
 
-    assert on_a_jumping_clock(when()) == pytest.approx([0, 100], abs=0.1)
+    assert on_a_fake_clock(when()) == pytest.approx([0, 100], abs=0.1)
 
 
 SLOTS, LATENCY_S = 64, 1.0
@@ -153,8 +132,8 @@ async def course(refuses: Callable[[int, float], bool], asked_s: float | None) -
 @pytest.mark.parametrize("share", [0.01, 0.05])
 def test_refusals_that_do_not_depend_on_the_load_hardly_slow_a_run(share, asked_s):
     draw = random.Random(7)
-    found = on_a_jumping_clock(course(lambda working, now: draw.random() < share, asked_s))
-    whole = on_a_jumping_clock(course(lambda working, now: False, None))
+    found = on_a_fake_clock(course(lambda working, now: draw.random() < share, asked_s))
+    whole = on_a_fake_clock(course(lambda working, now: False, None))
     assert found["a second"] >= 0.8 * whole["a second"]
 
 
@@ -177,7 +156,7 @@ def at_most_a_second(most: int) -> Callable[[int, float], bool]:
 @pytest.mark.parametrize("asked_s", [1.0, 0.0, None])
 @pytest.mark.parametrize(("limit", "most"), [(at_most_at_once, 20), (at_most_a_second, 20)])
 def test_refusals_that_depend_on_the_load_find_the_limit(limit, most, asked_s):
-    found = on_a_jumping_clock(course(limit(most), asked_s))
+    found = on_a_fake_clock(course(limit(most), asked_s))
     assert found["a second"] >= 0.8 * most / LATENCY_S
     assert found["refused"] <= 0.25
 
@@ -192,7 +171,7 @@ def test_a_server_that_refuses_everything_is_paused_ever_longer_whatever_it_asks
             servers.give_back(leased, failed("overloaded", "HTTP 429: slow down", 0.0), 0.0)
         return at
 
-    at = on_a_jumping_clock(work())
+    at = on_a_fake_clock(work())
     assert at[3] >= 0.3 and at[-1] >= 100
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) <= 2 + at[-1] / 30
@@ -212,7 +191,7 @@ def test_a_pause_of_more_than_five_seconds_is_the_servers_and_a_shorter_one_the_
         servers.give_back(await servers.lease(), refused, asked_s)
         return servers.pause_s()
 
-    assert on_a_jumping_clock(work()) == paused_s
+    assert on_a_fake_clock(work()) == paused_s
 
 
 def test_a_prompt_at_fault_pauses_no_server_that_answers_others():
@@ -229,5 +208,5 @@ def test_a_prompt_at_fault_pauses_no_server_that_answers_others():
             servers.give_back(await servers.lease(), broken, is_excused=True)
         return servers.pause_s()
 
-    assert on_a_jumping_clock(work(is_answered=True)) == 0
-    assert on_a_jumping_clock(work(is_answered=False)) > 1
+    assert on_a_fake_clock(work(is_answered=True)) == 0
+    assert on_a_fake_clock(work(is_answered=False)) > 1

@@ -1,10 +1,12 @@
 """What tells the models of one name apart, and a server that comes back with another one."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import messages
 import pytest
+from fair_clock import fair_requests
 from fake_server import completion, serving
 from loopback import Handler, listening
 from marked import eventually
@@ -19,6 +21,15 @@ from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, user_turn
 
 COUNT = len(TOKEN_IDS) - 1
+
+
+@pytest.fixture(autouse=True)
+def no_test_waits_for_the_clients_clock() -> Iterator[None]:
+    """These do: the fake clock knows of no probe, and a server comes back when it does."""
+    with fair_requests():
+        yield
+
+
 AT_A = Evidence(address="a")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from asking import ask_one, completion
+from fake_clock import rest
 from fault_server import faulty
 from loopback import Handler, listening
 
@@ -97,7 +98,7 @@ def endless(kind: str, again: bytes, **more: Any) -> Iterator[Endless]:
                 while server.again:
                     self.wfile.write(server.again)
                     server.sent += len(server.again)
-                    time.sleep(server.pause_s)
+                    rest(self.connection, server.pause_s)
             except ConnectionError:
                 server.endings += 1
 
