@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -38,10 +38,10 @@ _SHARE_OF_REST = 0.5
 class RolesMixin(Trainer):
     """Mixin for TRL's trainers: writes no model card, and saves tied weights only once."""
 
-    def create_model_card(self, *_: Any, **__: Any) -> None:
+    def create_model_card(self, *_: object, **__: object) -> None:
         """Do nothing: our own model card replaces the Trainer's."""
 
-    def log(self, logs: dict[str, float], *arguments: Any) -> None:
+    def log(self, logs: dict[str, float], *arguments: object) -> None:
         """Log the values; if the training has diverged, end it in all processes."""
         super().log(logs, *arguments)
         for name, value in logs.items():
@@ -60,7 +60,7 @@ class RolesMixin(Trainer):
         # transformers has ``end`` since version 5.18.
         getattr(super(), "end", self.accelerator.end_training)()
 
-    def _run_epoch(self, **options: Any) -> None:
+    def _run_epoch(self, **options: object) -> None:
         # Otherwise a training resumed at its last step would make one more step.
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(**options)
@@ -92,12 +92,12 @@ class RolesTrainer(RolesMixin, SFTTrainer):
 
     _is_probed = False
 
-    def __init__(self, *, muon: bool, **options: Any) -> None:
+    def __init__(self, *, muon: bool, **options: object) -> None:
         self._muon = muon
         self.optimizer: torch.optim.Optimizer | None
         super().__init__(**options)
 
-    def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
+    def create_optimizer(self, *arguments: object) -> torch.optim.Optimizer:
         """Create the optimizer set by the arguments, or Muon."""
         if self._muon and self.optimizer is None:
             self.optimizer = MuonAdamW(
@@ -111,7 +111,7 @@ class RolesTrainer(RolesMixin, SFTTrainer):
         made: torch.optim.Optimizer = super().create_optimizer(*arguments)
         return made
 
-    def _run_epoch(self, **options: Any) -> None:
+    def _run_epoch(self, **options: object) -> None:
         if self.args.packing and not self._is_probed:
             check_isolation(
                 options["model"],
@@ -155,6 +155,12 @@ class MuonAdamW(torch.optim.Optimizer):
         # The parameter groups are shared, so that a schedule changes the groups of both optimizers.
         self.param_groups = [group for part in self._parts for group in part.param_groups]
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Make one step of both optimizers."""
         loss = closure() if closure else None
@@ -184,8 +190,12 @@ class _SinglePrecision(TorchFunctionMode):
     """
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if func is torch.Tensor.bfloat16:
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        if func is torch.Tensor.bfloat16 and isinstance(args[0], torch.Tensor):
             return args[0].to(torch.float32, copy=True)
         return func(*args, **(kwargs or {}))

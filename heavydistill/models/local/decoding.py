@@ -67,7 +67,8 @@ def write(
             rows.
         goes_on: Called after each token; returning False stops generation.
     """
-    limit, width = config.max_new_tokens, input_ids.size(1)
+    limit: int = config.max_new_tokens
+    width = input_ids.size(1)
     stretch = _STRETCH if in_stretches else limit
     ends = torch.as_tensor(config.eos_token_id, device=input_ids.device)
     rows = list(range(len(input_ids)))
