@@ -109,9 +109,7 @@ def trainer(
         "train_dataset": problems(number),
     }
     return kind(
-        args=arguments(folder, **changes),
-        processing_class=tokenizer(),
-        **{**usual, **(own or {})},
+        args=arguments(folder, **changes), processing_class=tokenizer(), **{**usual, **(own or {})}
     )
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from runs import build, write_run
 from students import MICRO, TURN_ENDS
-from trainings import sft_arguments
+from trainings import refusal, sft_arguments
+from transformers import AutoTokenizer
 
-from heavydistill.errors import UserError
-from heavydistill.train.base_model import load_base
+from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import locate_source
 from heavydistill.train.sft.train import prepare
 
@@ -25,21 +25,18 @@ def copied(folder: Path) -> Path:
 
 
 def refused(sets: Path, model: Path | str, out: Path, **keys: Any) -> str:
-    with pytest.raises(UserError) as raised:
-        prepare(sft_arguments(sets, out, model_name_or_path=model, **keys))
-    return str(raised.value)
+    return refusal(prepare, sft_arguments(sets, out, model_name_or_path=model, **keys))
+
+
+def loaded(sets: Path | None, out: Path, **keys: Any) -> BaseCheckpoint:
+    wanted = sft_arguments(sets, out, **keys)
+    return load_base(wanted, [locate_source(source) for source in wanted.config.sources])
 
 
 def test_a_profile_a_folder_and_its_tokenizer(sets, tmp_path):
     student = copied(tmp_path / "base")
     (tmp_path / "base" / "weights.txt").write_text("not a weight", encoding="utf-8")
-    by_name, by_path = (
-        load_base(wanted, [locate_source(source) for source in wanted.config.sources])
-        for wanted in (
-            sft_arguments(sets, tmp_path / "out"),
-            sft_arguments(sets, tmp_path / "out", model_name_or_path=student),
-        )
-    )
+    by_name, by_path = loaded(sets, tmp_path), loaded(sets, tmp_path, model_name_or_path=student)
     assert (by_name.name, by_path.name) == ("micro-student", "base")
     assert by_name.revision == by_path.revision
     assert by_name.chat.template == by_path.chat.template == TEMPLATE
@@ -96,8 +93,7 @@ def test_a_tokenizer_without_a_pad_token_gets_that_of_the_models_settings(
     (base / "tokenizer_config.json").write_text(json.dumps(named), encoding="utf-8")
     settings = {"eos_token_id": TURN_ENDS, "pad_token_id": pad}
     (base / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    wanted = sft_arguments(sets, tmp_path / "out", model_name_or_path=base)
-    found = load_base(wanted, [locate_source(source) for source in wanted.config.sources])
+    found = loaded(sets, tmp_path / "out", model_name_or_path=base)
     assert found.tokenizer.pad_token_id == taken
 
 
@@ -114,8 +110,6 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(sets, tmp_path):
 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(sets, tmp_path):
     base = copied(tmp_path / "base")
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.add_tokens([f"<|more_{number}|>" for number in range(2000)], special_tokens=True)
     tokenizer.save_pretrained(base)
@@ -130,8 +124,6 @@ def test_a_template_without_a_generation_prompt_is_refused(sets, tmp_path):
         encoding="utf-8",
     )
     base = copied(tmp_path / "base")
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokens = ["<|user|>", "<|assistant|>"]
     tokenizer.add_tokens([one for one in tokens if one not in tokenizer.get_vocab()], True)
@@ -148,30 +140,30 @@ def test_sets_for_another_template_are_refused(sets, tmp_path):
     assert "was built for micro-student" in message and "another chat template" in message
 
 
-def test_the_template_beside_the_sets_is_learnt(tmp_path):
-    run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
+@pytest.fixture
+def own_template(tmp_path: Path) -> Path:
+    """Sets with a template of their own."""
     template = tmp_path / "own.jinja"
     template.write_text(TEMPLATE + "{# own #}", encoding="utf-8")
-    build(tmp_path / "sets", run, chat_template=str(template), validation=0)
-    wanted = sft_arguments(tmp_path / "sets", tmp_path / "out")
-    base = load_base(wanted, [locate_source(source) for source in wanted.config.sources])
+    run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
+    build(tmp_path / "own", run, chat_template=str(template), validation=0)
+    return tmp_path / "own"
+
+
+def test_the_template_beside_the_sets_is_learnt(own_template, tmp_path):
+    base = loaded(own_template, tmp_path / "out")
     assert base.chat.template == base.tokenizer.chat_template == TEMPLATE + "{# own #}"
 
 
-def test_sets_with_different_templates_are_refused(sets, tmp_path):
-    run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
-    template = tmp_path / "own.jinja"
-    template.write_text(TEMPLATE + "{# own #}", encoding="utf-8")
-    build(tmp_path / "other", run, chat_template=str(template), validation=0)
+def test_sets_with_different_templates_are_refused(sets, own_template, tmp_path):
     config = tmp_path / "train.yaml"
     config.write_text(
         f"datasets:\n- {{path: {sets}, role: thinker}}\n"
-        f"- {{path: {tmp_path / 'other'}, role: thinker}}\n",
+        f"- {{path: {own_template}, role: thinker}}\n",
         encoding="utf-8",
     )
-    wanted = sft_arguments(None, tmp_path / "out", config=config, role=None)
-    with pytest.raises(UserError, match="have different chat templates"):
-        load_base(wanted, [locate_source(source) for source in wanted.config.sources])
+    said = refusal(loaded, None, tmp_path / "out", config=config, role=None)
+    assert "have different chat templates" in said
 
 
 @pytest.mark.parametrize(

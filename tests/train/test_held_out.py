@@ -64,11 +64,9 @@ def test_held_out_prompts_of_conversations_have_their_turns_garbled_or_not(sets,
     told = held_out(tmp_path / "told", 100, asked, reader=reader)
     shown = [{"role": turn.role, "content": turn.text} for turn in before]
     for role, expected in plain.roles.items():
-        assert expected and [row["prompt"][:-1] for row in told.roles[role]] == [shown] * len(
-            expected
-        )
-        assert [row["prompt"][-1:] for row in told.roles[role]] == [
-            row["prompt"] for row in expected
+        prompts = [row["prompt"] for row in expected]
+        assert prompts and [row["prompt"] for row in told.roles[role]] == [
+            [*shown, *prompt] for prompt in prompts
         ]
 
 
@@ -91,22 +89,17 @@ def test_a_garbled_cache_has_the_attempts_of_its_cache_with_other_values(sets):
     again = held_out(sets, 100, None, reader=reader)
     assert again == found and "garbled" not in held_out(sets, 100, None).roles
     only = next(iter(plain))
-    fits = held_out(
-        sets, 100, None, fits=lambda role, row: row.get("cache") == only, reader=reader
-    ).roles
-    assert {row["cache"] for role in fits.values() for row in role} == {only}
+    fits = {"fits": lambda role, row: row.get("cache") == only}
+    kept = held_out(sets, 100, None, reader=reader, **fits).roles
+    assert {row["cache"] for role in kept.values() for row in role} == {only}
 
 
 def test_what_the_values_are_worth_is_measured_on_the_caches_that_can_be_garbled():
     caches = [*problem_rows(2, cache="c1", vote=1.0), *problem_rows(1, cache="c2", vote=0.0)]
     garbled = problem_rows(1, cache="c2")
-    found = figures(
-        {"deliberator": caches, "garbled": garbled},
-        {
-            "deliberator": [(0, RIGHT), (1, RIGHT), (2, RIGHT), (2, WRONG)],
-            "garbled": [(0, WRONG), (0, CUT_OFF)],
-        },
-    )
+    judged = {"deliberator": [(0, RIGHT), (1, RIGHT), (2, RIGHT), (2, WRONG)]}
+    judged["garbled"] = [(0, WRONG), (0, CUT_OFF)]
+    found = figures({"deliberator": caches, "garbled": garbled}, judged)
     assert (found["hm"], found["hm_garbled"], found["hm_minus_garbled"]) == (0.75, 0.0, 0.5)
     assert found["cut_off"] == 0  # of the caches as they are
 

@@ -19,10 +19,10 @@ from heavydistill.train.loop import TrainingPlan, common_summary, explained
 from heavydistill.train.script import evaluation_command
 
 
-def plan_on(device: str, folder: Path) -> TrainingPlan:
-    launch = RECORD.launch.model_copy(update={"device": device})
-    record = RECORD.model_copy(update={"launch": launch})
-    return TrainingPlan(sft_arguments("sets", folder), cast("Any", None), record, None)
+def plan(folder: Path, max_length: int = 700, asked: str = "sdpa", **launch: str) -> TrainingPlan:
+    changes = {"launch": RECORD.launch.model_copy(update=launch), "max_length": max_length}
+    arguments = sft_arguments("sets", folder, attn_implementation=asked)
+    return TrainingPlan(arguments, cast("Any", None), RECORD.model_copy(update=changes), None)
 
 
 MEMORY = [
@@ -43,7 +43,7 @@ DISK = [
 
 @pytest.mark.parametrize("error", MEMORY, ids=repr)
 def test_too_little_memory_is_the_users_to_mend(tmp_path, error):
-    reason = explained(error, plan_on("cuda", tmp_path))
+    reason = explained(error, plan(tmp_path, device="cuda"))
     assert isinstance(reason, ConfigError)
     assert "Out of memory (cuda" in str(reason)
     assert [str(reason).count(f"{number}. ") for number in (1, 2, 3, 4)] == [1] * 4
@@ -51,14 +51,14 @@ def test_too_little_memory_is_the_users_to_mend(tmp_path, error):
 
 @pytest.mark.parametrize("error", DISK, ids=repr)
 def test_a_full_disk_breaks_it_and_what_is_whole_stays(tmp_path, error):
-    reason = explained(error, plan_on("cuda", tmp_path))
+    reason = explained(error, plan(tmp_path, device="cuda"))
     assert isinstance(reason, RunError)
     assert str(tmp_path) in str(reason) and "--resume_from_checkpoint true" in str(reason)
 
 
 def test_other_errors_are_left_as_they_are(tmp_path):
     for error in (RuntimeError("shapes differ"), KeyError("x"), OSError(errno.EIO, "I/O error")):
-        assert explained(error, plan_on("cuda", tmp_path)) is None
+        assert explained(error, plan(tmp_path, device="cuda")) is None
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,7 @@ def test_other_errors_are_left_as_they_are(tmp_path):
 def test_long_sequences_without_flash_attention_are_warned_of(
     tmp_path, wanted, found, tokens, warns
 ):
-    launch = RECORD.launch.model_copy(update={"attention": found})
-    record = RECORD.model_copy(update={"launch": launch, "max_length": tokens})
-    arguments = sft_arguments("sets", tmp_path, attn_implementation=wanted)
-    lines = common_summary(TrainingPlan(arguments, cast("Any", None), record, None), 1, "rows")
+    lines = common_summary(plan(tmp_path, tokens, wanted, attention=found), 1, "rows")
     warnings = [text for name, text in lines if name == "warning"]
     assert [f"{tokens:,} tokens" in text for text in warnings] == [True] * warns
 
@@ -152,10 +149,8 @@ def test_auto_takes_the_kernel_that_fits_the_gpu(tmp_path, monkeypatch, capabili
     assert loop.attention(wanted) == taken
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert loop.attention(wanted) == "sdpa"
-
-
-def test_the_attention_that_is_asked_for_is_taken(tmp_path):
-    assert loop.attention(sft_arguments("sets", tmp_path, attn_implementation="eager")) == "eager"
+    asked = sft_arguments("sets", tmp_path, attn_implementation="eager")
+    assert loop.attention(asked) == "eager"
 
 
 def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(tmp_path, capsys):
@@ -172,10 +167,8 @@ def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(tmp_pa
     printed = capsys.readouterr().out.splitlines()
     assert max(map(len, printed)) <= 80
     head = "step left reward HM teach entropy tokens cut off clipped lr"
-    assert [number for number, line in enumerate(printed) if " ".join(line.split()) == head] == [
-        0,
-        24,
-    ]
+    heads = [number for number, line in enumerate(printed) if " ".join(line.split()) == head]
+    assert heads == [0, 24]
     # What was not logged is no number.
     row = ["3/30", "0:00:00", "0.520", "-", "63%", "0.550", "1,750", "-", "-", "1.0e-06"]
     assert printed[1].split() == row
@@ -186,14 +179,10 @@ def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(tmp_pa
 @pytest.mark.parametrize(
     ("source", "pools", "problems"),
     [
-        (
-            {"source": "micro", "size": 60, "seed": 40},
-            None,
-            "--problems micro --set problems.seed=100",
-        ),
-        ({"source": "problems.jsonl", "size": 1, "seed": 0}, None, "--problems FILE"),
+        ({"source": "micro", "size": 60, "seed": 40}, None, "micro --set problems.seed=100"),
+        ({"source": "problems.jsonl", "size": 1, "seed": 0}, None, "FILE"),
         # The default source of a run on pools is not that of its problems.
-        ({"source": "micro", "size": 100, "seed": 0}, "0" * 64, "--problems FILE"),
+        ({"source": "micro", "size": 100, "seed": 0}, "0" * 64, "FILE"),
     ],
 )
 def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(
@@ -202,6 +191,6 @@ def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(
     record = RECORD.model_copy(deep=True)
     record.sets[0].manifest.runs[0].config.update(problems=source, pools_sha256=pools)
     roles = "--thinker out/both --deliberator out/both"
-    command = f"heavydistill evaluate --before Qwen/Qwen3-4B {roles} {problems}"
+    command = f"heavydistill evaluate --before Qwen/Qwen3-4B {roles} --problems {problems}"
     said = evaluation_command(record, Path("out/both"), "Qwen/Qwen3-4B")
     assert said == f"{command} --out out/both-evaluation".split()

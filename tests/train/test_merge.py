@@ -7,14 +7,7 @@ from typing import Any
 
 import messages
 import pytest
-from adapters import (
-    KINDS,
-    Q_PROJ,
-    WHOLE_EMBEDDINGS,
-    answers,
-    write_adapter,
-    write_training,
-)
+from adapters import KINDS, Q_PROJ, WHOLE_EMBEDDINGS, answers, write_adapter, write_training
 from students import MICRO, PAD, TURN_ENDS
 
 from heavydistill.errors import ConfigError, RunError, TeacherError

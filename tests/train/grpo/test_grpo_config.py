@@ -116,10 +116,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
             {"run": "r.yaml", "dataset_name": None, "mode": "thinker", "verify": {"workers": 1}},
             "verify is given beside run",
         ),
-        (
-            {"mode": "thinker", "max_accuracy": 0.5},
-            "max_accuracy is 0.5, but the mode is thinker",
-        ),
+        ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is 0.5, but the mode is thinker"),
         ({"mode": "joint", "unmeasured": "ask"}, "unmeasured is ask, but the mode is joint"),
         ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is not between 0 and 1"),
         ({"temperature": 0.0}, "temperature: 0.0 is not between 0.01 and 100"),
@@ -133,10 +130,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
             {"use_peft": True, "lora_dropout": 0.1},
             "lora_dropout: 0.1 adds noise to the importance ratios",
         ),
-        (
-            {"use_peft": True, "lora_target_modules": ["q_proj", "lm_head"]},
-            "Leave lm_head out.",
-        ),
+        ({"use_peft": True, "lora_target_modules": ["q_proj", "lm_head"]}, "Leave lm_head out."),
         ({"format_share": 0.2}, "format_share: 0.2 is not between 0 and 0.05"),
         ({"claims_share": 0.4}, "claims_share: 0.4 is not between 0 and 0.3"),
         ({"claims_share": 0.1}, "agree. Give --scale_rewards none."),
@@ -232,10 +226,7 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path):
     ("flags", "message"),
     [
         (["--objective", "row"], message("no_flag", flag="--objective")),
-        (
-            ["--num_generatons", "4"],
-            message("no_flag", flag="--num_generatons") + " Did you mean",
-        ),
+        (["--num_generatons", "4"], message("no_flag", flag="--num_generatons") + " Did you mean"),
         (["--verify", "x"], "--verify: 'x' is not a mapping"),
         (["--judge", "{model: critic"], message("value_not_yaml")),
         (["--judge", "{endpoint: {base_url: 'http://h/v1'}}"], "judge: model"),

@@ -19,12 +19,7 @@ from heavydistill.heavy.prompts import load
 from heavydistill.schema import Turn
 from heavydistill.store.sets.folder import RunUsed
 from heavydistill.train.base_model import load_base
-from heavydistill.train.grpo.data import (
-    Prompts,
-    find_sets,
-    read_prompts,
-    with_room,
-)
+from heavydistill.train.grpo.data import Prompts, find_sets, read_prompts, with_room
 from heavydistill.train.grpo.episodes import problem_of
 from heavydistill.train.grpo.resolve import RolloutSettings, resolve
 
@@ -113,9 +108,7 @@ def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path):
 def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path):
     sets = write_sets(tmp_path / "sets")
     rewrite(
-        sets,
-        "caches",
-        lambda row: [row, *[{**row, "id": "again", "rl_label": "unmeasured"}] * 2],
+        sets, "caches", lambda row: [row, *[{**row, "id": "again", "rl_label": "unmeasured"}] * 2]
     )
     assert found(sets, tmp_path).train["cache"] == ["c_0"]
     prompts = found(sets, tmp_path, unmeasured="ask")
@@ -309,10 +302,7 @@ def test_prompts_of_the_users_are_those_of_the_sets_or_the_run_or_given(tmp_path
     ("configs", "message"),
     [
         ([{}], "do not record how their problems were asked"),
-        (
-            [{"think": {"k": 3}}, {"think": {"k": 4}}],
-            "run0, run1, have different prompts",
-        ),
+        ([{"think": {"k": 3}}, {"think": {"k": 4}}], "run0, run1, have different prompts"),
     ],
 )
 def test_runs_that_do_not_tell_or_agree_are_refused(tmp_path, configs, message):

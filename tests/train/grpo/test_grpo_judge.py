@@ -123,10 +123,7 @@ def test_a_judge_that_is_down_gives_no_reward_and_is_asked_again_later(tmp_path,
         return by_word(body) if is_up else (500, {"error": {"message": "out of memory"}})
 
     texts = [f"\\boxed{{because of {n}}}" for n in range(2)]
-    with (
-        serving(sometimes) as server,
-        opened(ready(tmp_path, server), 60) as judge,
-    ):
+    with serving(sometimes) as server, opened(ready(tmp_path, server), 60) as judge:
         # Rules alone would give 0 to the second one: a zero that looks like a wrong answer.
         found = rewards(pool, [(LAW, texts[0]), (SUM, BESIDE)], judge=judge)
         assert values(found) == [None, None]
@@ -220,8 +217,7 @@ def test_a_refused_key_ends_the_training_before_it_learns(tmp_path, pool):
 
 
 @pytest.mark.parametrize(
-    ("reply", "expected"),
-    [("CORRECT", 1.0), ("INCORRECT", 0.0), ("CANNOT TELL", 0.0)],
+    ("reply", "expected"), [("CORRECT", 1.0), ("INCORRECT", 0.0), ("CANNOT TELL", 0.0)]
 )
 def test_what_the_judge_leaves_open_counts_as_the_rule_says(tmp_path, pool, reply, expected):
     assert values(rewards(pool, [(SUM, BESIDE)])) == [0.0]  # text beside the box

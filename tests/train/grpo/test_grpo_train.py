@@ -216,8 +216,7 @@ def test_problems_that_nobody_can_judge_are_not_measured_on(sets, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("loads", "best", "last"),
-    [(True, 20, 19.5), (True, None, 57.5), (False, 20, 57.5)],
+    ("loads", "best", "last"), [(True, 20, 19.5), (True, None, 57.5), (False, 20, 57.5)]
 )
 def test_the_record_of_a_training_ends_where_the_model_does(loads, best, last):
     watching = WatchGuards(GuardOptions())

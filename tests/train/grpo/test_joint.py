@@ -27,10 +27,7 @@ REWARDS = [1.0, 0.0, 0.0, 1.0, 0.2, 1.0, None, 0.0, 1.0, 1.0, 1.0, 1.0]
 
 
 def trainer(
-    folder: Path,
-    played: list[Rollout],
-    rewards: list[float | None],
-    **changes: Any,
+    folder: Path, played: list[Rollout], rewards: list[float | None], **changes: Any
 ) -> JointTrainer:
     """One whose generation is these episodes, in two micro-batches."""
     rows = len(played) * (size := len(played[0].rows))

@@ -118,10 +118,7 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path):
         (["--max_steps", "ten"], "--max_steps: 'ten' is not a whole number"),
         (["--packing", "maybe"], "'maybe' is neither true nor false"),
         (["--role", "judge"], "--role: 'judge' is not one of thinker, deliberator, both"),
-        (
-            ["--evaluate", "e.yaml", "--model_revision", "v2"],
-            "but model_revision v2",
-        ),
+        (["--evaluate", "e.yaml", "--model_revision", "v2"], "but model_revision v2"),
         (["--model_init_kwargs", '{"dtype": "auto"}'], "model_init_kwargs: dtype has a flag"),
         (
             ["--model_init_kwargs", "use_kernels"],
@@ -164,15 +161,9 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path):
             "entry 1: role: must be 'thinker' or 'deliberator' (got 'both')",
         ),
         ([{**THINKER, "fraction": 0}], "fraction: must be more than 0 (got 0)"),
-        (
-            [{**THINKER, "fraction": 1.5}],
-            message("above_most", key="fraction", most=1),
-        ),
+        ([{**THINKER, "fraction": 1.5}], message("above_most", key="fraction", most=1)),
         ([{**THINKER, "fraction": True}], "fraction: must be a number (got True)"),
-        (
-            [{**THINKER, "revision": 1234567}],
-            "revision: must be a text (got 1234567)",
-        ),
+        ([{**THINKER, "revision": 1234567}], "revision: must be a text (got 1234567)"),
         ([{**THINKER, "fraction": 0.5}, DELIBERATOR], "some entries have a fraction"),
     ],
 )
