@@ -43,7 +43,7 @@ class _Clock:
     def __init__(self, loop: Any) -> None:
         self._loop, self._select = loop, loop._selector.select
         self._fair, self._jumped = fair_time(), 0.0
-        self._asked = 0
+        self.asked = 0
         self._resting: dict[threading.Event, socket.socket] = {}
 
     def time(self) -> float:
@@ -51,7 +51,7 @@ class _Clock:
 
     def select(self, timeout: float | None = None) -> list[Any]:
         # Looked up first: what a server sends before it rests is here when it does.
-        waits = timeout if timeout and self._asked == self._heeded() else 0.0
+        waits = timeout if timeout and self.asked == self._heeded() else 0.0
         ready = self._select(0 if waits else brief(timeout))
         self._jumped += 0.0 if ready else waits
         return ready
@@ -59,16 +59,6 @@ class _Clock:
     def _heeded(self) -> int:
         """How many servers rest while a client waits for them; others were given up."""
         return sum(map(_is_open, self._resting.values()))
-
-    def counting(self, ask: Any) -> Any:
-        async def counted(*request: Any) -> None:
-            self._asked += 1
-            try:
-                await ask(*request)
-            finally:
-                self._asked -= 1
-
-        return counted
 
     def rest(self, connection: socket.socket, seconds: float) -> None:
         over = threading.Event()
@@ -96,12 +86,37 @@ _clock: _Clock | None = None
 def fake_clock() -> Iterator[None]:
     """The client's event loop has such a clock while the block runs."""
     global _clock
+    from aiohttp import ClientSession
+
     from heavydistill.models.http import transport
 
     loop: Any = transport.loop()
     clock = _clock = _Clock(loop)
-    ask = transport.Transport.ask
-    with mock.patch.object(transport.Transport, "ask", clock.counting(ask)):
+    ask, leave = transport.Transport.ask, ClientSession.__aexit__
+
+    async def asked(*request: Any) -> None:
+        clock.asked += 1
+        try:
+            await ask(*request)
+        finally:
+            clock.asked -= 1
+
+    async def entered(session: ClientSession) -> ClientSession:
+        clock.asked += 1
+        return session
+
+    async def left(session: ClientSession, *error: Any) -> None:
+        try:
+            await leave(session, *error)
+        finally:
+            clock.asked -= 1
+
+    with (
+        mock.patch.object(transport.Transport, "ask", asked),
+        # Whoever asks a server once has a session for it.
+        mock.patch.object(ClientSession, "__aenter__", entered),
+        mock.patch.object(ClientSession, "__aexit__", left),
+    ):
         loop.time, loop._selector.select = clock.time, clock.select
         try:
             yield

@@ -92,7 +92,8 @@ def box(answer: str) -> str:
     return f"\\boxed{{{answer}}}"
 
 
-METRES, CENTIMETRES, KILOMETRES = box("5\\text{ m}"), box("500\\text{ cm}"), box("5\\text{ km}")
+CENTIMETRES, KILOMETRES = box("500\\text{ cm}"), box("5\\text{ km}")
+METRES_AS_KM, MILLIMETRES = box("0.005\\text{ km}"), box("5000\\text{ mm}")
 
 
 def deliberated(answered: dict[str, Any], round: int, *answers: str) -> dict[str, Any]:
@@ -121,10 +122,10 @@ def test_later_rounds_share_the_votes_of_the_row_and_judge_nothing_again():
     (judged,) = run(judge, row(CENTIMETRES, KILOMETRES))
     assert len(engine.requests) == 6
     later, engine = step(by_unit, "deliberations")
-    (judged,) = run(later, deliberated(judged, 1, CENTIMETRES, box("0.005\\text{ km}")))
+    (judged,) = run(later, deliberated(judged, 1, CENTIMETRES, METRES_AS_KM))
     assert len(engine.requests) == 3
     assert [v.label for v in verdicts(judged, "deliberations")] == ["correct", "incorrect"]
-    (judged,) = run(later, deliberated(judged, 2, box("0.005\\text{ km}"), box("5000\\text{ mm}")))
+    (judged,) = run(later, deliberated(judged, 2, METRES_AS_KM, MILLIMETRES))
     assert len(engine.requests) == 6
     ballots = [ballot_of(v) for v in verdicts(judged, "deliberations")]
     assert [ballot.same_as for ballot in ballots] == ["t_0", "", "d_1_1", ""]
@@ -134,7 +135,7 @@ def test_the_first_replies_without_a_verdict_end_the_run_and_are_shown():
     said_instead = "It seems that both lengths agree."
     judge, engine = step(lambda request: said(said_instead))
     with pytest.raises(TeacherError) as ended:
-        run(judge, row(CENTIMETRES, KILOMETRES, box("0.005\\text{ km}")))
+        run(judge, row(CENTIMETRES, KILOMETRES, METRES_AS_KM))
     assert messages.is_in(str(ended.value), "judge_of_another_form", replies=len(engine.requests))
     assert said_instead in ended.value.what and "judge.replies" in ended.value.fix
 
@@ -142,12 +143,12 @@ def test_the_first_replies_without_a_verdict_end_the_run_and_are_shown():
 def test_a_judge_that_gave_one_verdict_or_is_read_from_a_journal_may_say_anything():
     once = iter(["CORRECT"])
     judge, _ = step(lambda request: said(next(once, "Well.")))
-    (judged,) = run(judge, row(CENTIMETRES, KILOMETRES, box("0.005\\text{ km}")))
+    (judged,) = run(judge, row(CENTIMETRES, KILOMETRES, METRES_AS_KM))
     assert {verdict.reason for verdict in verdicts(judged)} == {"judge_invalid"}
     judge, _ = step(lambda request: said("Well.", from_journal=True))
-    assert run(judge, row(CENTIMETRES, KILOMETRES, box("0.005\\text{ km}")))
+    assert run(judge, row(CENTIMETRES, KILOMETRES, METRES_AS_KM))
     failing, _ = step(lambda request: said("", "error", failure="timeout", error="x"))
-    assert run(failing, row(CENTIMETRES, KILOMETRES, box("0.005\\text{ km}")))
+    assert run(failing, row(CENTIMETRES, KILOMETRES, METRES_AS_KM))
 
 
 def test_votes_of_another_judge_are_not_shared():

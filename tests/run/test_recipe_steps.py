@@ -34,15 +34,7 @@ from heavydistill.run.generate import Plan, check
 from heavydistill.run.recipe.llm import HeavyLLM
 from heavydistill.run.recipe.steps import COLUMNS, BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.run.recipe.tasks import Deliberate, SampleTrajectories
-from heavydistill.schema import (
-    OK,
-    TOO_FEW_USABLE,
-    Problem,
-    Trace,
-    arrow_schema,
-    from_row,
-    to_row,
-)
+from heavydistill.schema import OK, TOO_FEW_USABLE, Problem, Trace, arrow_schema, from_row, to_row
 from heavydistill.verifiers.workers import WorkerPool
 
 MICRO = profile_at("micro", Endpoint())
@@ -101,9 +93,7 @@ def sampled(
 
 def cached(rows: list[dict[str, Any]], **choice: Any) -> list[dict[str, Any]]:
     step = BuildCaches(
-        choice=CacheChoice(budget_tokens=1500, **choice),
-        reader=MICRO.tokenizer,
-        domain="brief",
+        choice=CacheChoice(budget_tokens=1500, **choice), reader=MICRO.tokenizer, domain="brief"
     )
     step.load()
     return run(step, rows)

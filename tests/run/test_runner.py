@@ -61,12 +61,23 @@ class Passing:
         return max(waiting for seen, waiting in self.waiting if seen >= through)
 
 
+made: list[HeavyPipeline] = []
+
+
+@pytest.fixture(autouse=True)
+def no_pipeline_stays() -> Iterator[None]:
+    yield
+    while made:
+        made.pop().discard()
+
+
 def pipeline_of(count: int, steps: list[Callable[[], Any]], window: int = 24) -> HeavyPipeline:
     """A chain of steps after one that loads so many numbers."""
     with HeavyPipeline("flow", SCHEMA, window=window) as pipeline:
         last: Any = Numbers(name="load", count=count, batch_size=8)
         for make in steps:
             last = last >> make()
+    made.append(pipeline)
     return pipeline
 
 
@@ -91,9 +102,7 @@ def ran(count: int, window: int, *steps: Callable[[], Any]) -> tuple[Passing, li
     passing, pipeline = Passing(), pipeline_of(count, list(steps), window)
     pipeline.on_batch = passing.on_batch
     pipeline.run_to_files()
-    rows = rows_of(pipeline)
-    pipeline.discard()
-    return passing, rows
+    return passing, rows_of(pipeline)
 
 
 def wait(name: str, seconds: float = 0.0, size: int = 1, at_once: int = 1) -> Callable[[], Wait]:
@@ -235,9 +244,9 @@ def test_no_more_batches_are_in_flight_than_allowed_and_one_at_a_time_has_one_th
 def test_what_is_no_chain_is_refused(steps, message):
     with HeavyPipeline("branches", SCHEMA) as pipeline:
         Numbers(name="load", count=4, batch_size=4) >> steps()
+    made.append(pipeline)
     with pytest.raises(RunError, match=message):
         pipeline.run_to_files()
-    pipeline.discard()
 
 
 class Raises(OfNumbers):
@@ -258,7 +267,6 @@ def test_what_a_step_raises_ends_the_run_with_its_error(at_once):
     with messages.raises("step_failed", step="first", why="ValueError: out of luck") as raised:
         pipeline.run_to_files()
     assert "in process" in raised.value.fix, "the traceback is there"
-    pipeline.discard()
 
 
 def test_a_step_that_cannot_be_loaded_ends_the_run_before_a_row_is_loaded():
@@ -268,7 +276,6 @@ def test_a_step_that_cannot_be_loaded_ends_the_run_before_a_row_is_loaded():
     with messages.raises("step_failed", step="last", why="OSError: no weights on this node"):
         pipeline.run_to_files()
     assert not passing.left
-    pipeline.discard()
 
 
 def test_what_a_callback_or_a_watch_raises_ends_the_run():
@@ -283,7 +290,6 @@ def test_what_a_callback_or_a_watch_raises_ends_the_run():
     pipeline.watch = lambda: RunError("The server ended", "Start it.")
     with pytest.raises(RunError, match="The server ended"):
         pipeline.run_to_files()
-    pipeline.discard()
 
 
 class Model(HeavyLLM):
@@ -353,7 +359,6 @@ def test_a_step_that_has_to_stop_waits_for_what_is_in_flight(asking, error, kind
     assert sorted(answered) == sorted(set(asked) - {5}) and len(asked) < 20
     assert events[0].startswith("drained with") and events[-1] == "unloaded"
     assert sorted(rows_of(pipeline)) == sorted(answered), "what was answered goes on to the end"
-    pipeline.discard()
 
 
 class FailsAt(OfNumbers):
@@ -374,7 +379,6 @@ def test_a_step_without_a_model_that_fails_goes_on_with_what_was_in_flight(askin
         pipeline.run_to_files()
     assert sorted(answered) == sorted(asked)
     assert sorted(rows_of(pipeline)) == sorted(set(answered) - {1, 2})
-    pipeline.discard()
 
 
 def test_what_fails_after_ctrl_c_is_said_and_waits_for_nothing(asking):
@@ -388,7 +392,6 @@ def test_what_fails_after_ctrl_c_is_said_and_waits_for_nothing(asking):
     pipeline.on_batch = interrupt
     with messages.raises("step_failed", step="last", why="OSError: broken"):
         pipeline.run_to_files()
-    pipeline.discard()
 
 
 def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(asking, capsys):
@@ -408,7 +411,6 @@ def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(asking, 
     assert sorted(answered) == sorted(asked) and len(asked) < 20
     assert 3 in rows_of(pipeline) and events[-1] == "unloaded"
     assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before
-    pipeline.discard()
 
 
 @pytest.mark.parametrize("signals", [["SIGTERM"], ["SIGINT", "SIGINT"]])
@@ -435,7 +437,6 @@ def test_sigterm_and_a_second_ctrl_c_wait_for_no_request(asking, signals, caplog
         pipeline.run_to_files()
     # The model gave up what it was asked while its step still waited.
     assert events[-1] == "unloaded" and not rows_of(pipeline)
-    pipeline.discard()
 
 
 BROKEN_OFF = """

@@ -37,14 +37,7 @@ from heavydistill.run.generate import Plan, check
 from heavydistill.run.recipe import pipeline as recipe
 from heavydistill.run.recipe.pipeline import build_heavy_pipeline, paying
 from heavydistill.run.result import write
-from heavydistill.run.shards import (
-    Shard,
-    ShardEnd,
-    Surroundings,
-    run_shard,
-    run_shards,
-    shards_of,
-)
+from heavydistill.run.shards import Shard, ShardEnd, Surroundings, run_shard, run_shards, shards_of
 from heavydistill.schema import Trace
 from heavydistill.store.traces import LEAF_FOLDER, read_traces
 

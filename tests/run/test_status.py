@@ -4,13 +4,14 @@ import dataclasses
 import json
 import random
 import threading
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import messages
 import pytest
 from generations import unboxed
+from marked import eventually
 from runs import traces
 
 from heavydistill.config.run import RunConfig
@@ -103,6 +104,13 @@ def writer(
     return StatusWriter(path, resolve(config), problems, asks)
 
 
+def asking(folder: Path, **keys: Any) -> RunConfig:
+    """A run that asks a server."""
+    endpoint = {"base_url": "http://localhost:1/v1", "tokenizer": "micro", **keys}
+    tree = {"teacher": "mine", "endpoint": endpoint, "journal": str(folder / "journal")}
+    return RunConfig.model_validate(tree)
+
+
 def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(status_module, "EVERY_S", 0.05)
     place = Workplace(tmp_path / "run")
@@ -115,13 +123,8 @@ def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(tmp_path,
             first = found[1]
             assert first.finished == 0 and first.mean_at_k is None and first.left_s is None
             passed(said.on_batch, finished())
-            latest = time.monotonic() + 300
-            while (
-                not ((now := read_status(file)) and now.finished == 40)
-                and time.monotonic() < latest
-            ):
-                time.sleep(0.05)
-            assert now and now.finished == 40 and now.at > first.at
+            assert eventually(lambda: read_status(file).finished == 40, 300)
+            assert (now := read_status(file)) and now.at > first.at
             assert now.spent_usd == 0.0 and now.requests is None
             assert now.left_s == 0 and now.stages[0].failures["timeout"]
         assert not file.exists() and running(tmp_path / "run") is None
@@ -164,29 +167,31 @@ def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None
 
 
 def test_a_price_that_is_not_known_is_not_nothing(tmp_path):
-    served = {"base_url": "http://localhost:1/v1", "tokenizer": "micro"}
-    keys = {"teacher": "mine", "endpoint": served, "journal": str(tmp_path / "journal")}
-    config = RunConfig.model_validate(keys)
-    now = writer(tmp_path / STATUS, config, asks=True).status()
-    assert (now.spent_usd, now.requests) == (None, 0)
-    priced = {**keys, "endpoint": {**served, "price_in": 1, "price_out": 2}}
-    now = writer(tmp_path / STATUS, RunConfig.model_validate(priced), asks=True).status()
-    assert (now.spent_usd, now.requests) == (0.0, 0)
-    replayed = writer(tmp_path / STATUS, config, asks=False).status()
-    assert (replayed.spent_usd, replayed.requests) == (0.0, None)
+    for keys, asks, told in (
+        ({}, True, (None, 0)),
+        ({"price_in": 1, "price_out": 2}, True, (0.0, 0)),
+        ({}, False, (0.0, None)),
+    ):
+        now = writer(tmp_path / STATUS, asking(tmp_path, **keys), asks=asks).status()
+        assert (now.spent_usd, now.requests) == told
 
 
-def test_paces_are_those_of_late(tmp_path, monkeypatch):
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The clock of the writer, which the test moves."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+def test_paces_are_those_of_late(tmp_path, clock):
     """An hour in which nothing happened does not slow what is told of the last minutes."""
-    clock = 1000.0
-    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
     said = writer(tmp_path / STATUS)
     made = finished()
 
     def after(seconds: int, rows: list[Trace]) -> Status:
-        nonlocal clock
         for _ in range(0, seconds, 10):  # as the file is written
-            clock += 10
+            clock.now += 10
             now = said.status()
         for trace in rows:
             for step, samples in zip(ASKING, (trace.pool, trace.deliberations), strict=True):
@@ -197,7 +202,7 @@ def test_paces_are_those_of_late(tmp_path, monkeypatch):
 
     said.on_batch(STEPS[0], [{}] * len(made))
     assert after(3600, []).left_s is None
-    clock += 10
+    clock.now += 10
     now = after(100, made[:10])
     assert now.problems_per_minute == pytest.approx(60 * 10 / 300, rel=0.05)
     assert now.left_s == pytest.approx(300 * 3, rel=0.05)
@@ -205,50 +210,37 @@ def test_paces_are_those_of_late(tmp_path, monkeypatch):
     assert after(400, []).problems_per_minute is None
 
 
-def test_no_time_left_is_told_while_servers_bring_nothing(tmp_path, monkeypatch):
-    clock = 1000.0
-    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
-    served = {"base_url": "http://localhost:1/v1", "tokenizer": "micro"}
-    keys = {"teacher": "mine", "endpoint": served, "journal": str(tmp_path / "journal")}
-    said = writer(tmp_path / STATUS, RunConfig.model_validate(keys), asks=True)
+def test_no_time_left_is_told_while_servers_bring_nothing(tmp_path, clock):
+    said = writer(tmp_path / STATUS, asking(tmp_path), asks=True)
     said.on_batch(STEPS[0], [{}] * 4)
     for seconds, brings, is_known in ((10, 9, True), (30, 0, True), (40, 0, False), (10, 1, True)):
-        clock += seconds
+        clock.now += seconds
         for _ in range(brings):
             said.on_sample(ASKING[0], 10)
         assert (said.status().left_s is not None) is is_known
 
 
-def test_a_pace_counts_new_samples_alone_from_the_first_problem_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = 1000.0
-    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
+def test_a_pace_counts_new_samples_alone_from_the_first_problem_on(tmp_path, clock):
     said = writer(tmp_path / STATUS, problems=2)
-    clock += 900  # while a model is loaded
+    clock.now += 900  # while a model is loaded
     said.on_batch(STEPS[0], [{}, {}])
-    clock += 900  # while the journal is read
+    clock.now += 900  # while the journal is read
     said.on_batch(ASKING[0], [{"from_journal": 8}])
     for _ in range(5):
         said.on_sample(ASKING[0], 200)
-    clock += 100
+    clock.now += 100
     now = said.status()
     assert (now.stages[0].received, now.stages[0].done, now.finished) == (5, 1, 0)
     assert now.samples == (13, 20)
     assert (now.tokens_per_s, now.left_s) == (10.0, 140.0)
 
 
-def test_the_time_left_counts_down_between_two_arrivals_and_is_unknown_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = 1000.0
-    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
+def test_the_time_left_counts_down_between_two_arrivals_and_is_unknown_after_it(tmp_path, clock):
     said = writer(tmp_path / STATUS, problems=2)
     said.on_batch(STEPS[0], [{}, {}])
 
     def left_after(seconds: float, samples: int = 0) -> float | None:
-        nonlocal clock
-        clock += seconds
+        clock.now += seconds
         for _ in range(samples):
             said.on_sample(ASKING[0], 1)
         return said.status().left_s

@@ -4,12 +4,13 @@ import logging
 from typing import Any
 
 import pytest
-from asking import SAMPLING, asking
+from asking import ask as ask_all
+from asking import asking, request
 from cutting_server import MODEL, CuttingServer, cutting, tokenizer_in
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.ledger import Ledger
-from heavydistill.models.request import Request, Response, user_turn
+from heavydistill.models.request import Response
 
 TOO_LONG = 400, {"error": {"message": "the request exceeds the available context size"}}
 
@@ -26,10 +27,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
 def ask(server: CuttingServer, *prompts: str, **settings: Any) -> list[Response]:
     """The response to each prompt, one after the other."""
     with asking(server.base_url, **settings) as engine:
-        return [
-            engine.generate([Request(user_turn(prompt), SAMPLING, seed, seed)])[0]
-            for seed, prompt in enumerate(prompts)
-        ]
+        return [engine.generate([request(n, prompt=p)])[0] for n, p in enumerate(prompts)]
 
 
 def test_a_sample_of_a_cut_prompt_fails_and_one_plain_prompt_confirms_it(tokenizer):
@@ -45,12 +43,9 @@ def test_a_sample_of_a_cut_prompt_fails_and_one_plain_prompt_confirms_it(tokeniz
 
 
 def test_three_cut_prompts_stop_the_run_with_the_fix(tokenizer):
-    with cutting() as server, asking(server.base_url, tokenizer=tokenizer) as engine:
-        wanted = [
-            Request(user_turn(long(n)), SAMPLING, n, seed) for n in range(3) for seed in (0, 1)
-        ]
-        with pytest.raises(TeacherError) as stopped:
-            engine.generate(wanted)
+    wanted = [request(2 * n + i, prompt=long(n)) for n in range(3) for i in (0, 1)]
+    with cutting() as server, pytest.raises(TeacherError) as stopped:
+        ask_all(server, wanted, tokenizer=tokenizer)
     said = str(stopped.value)
     for part in ("2,050", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "LM Studio", "endpoint.context"):
         assert part in said
@@ -75,9 +70,9 @@ def test_a_server_that_reads_prompts_whole_is_not_doubted(tokenizer, habit):
 
 def test_the_first_sample_of_a_prompt_decides_where_later_ones_leave_out_what_is_cached(tokenizer):
     with cutting(context=None) as server, asking(server.base_url, tokenizer=tokenizer) as engine:
-        (first,) = engine.generate([Request(user_turn(long(1)), SAMPLING, 0)])
+        (first,) = engine.generate([request(prompt=long(1))])
         server.context = 30  # all that it still reads of this prompt
-        (second,) = engine.generate([Request(user_turn(long(1)), SAMPLING, 1, 1)])
+        (second,) = engine.generate([request(1, prompt=long(1))])
     assert (first.prompt_tokens > 3000, second.prompt_tokens) == (True, 30)
     assert first.failure is second.failure is None and not server.plain
 
@@ -114,7 +109,7 @@ def test_the_plain_prompt_is_on_the_account(tokenizer, tmp_path):
     ledger = Ledger(tmp_path / "account", most_tokens=1_000_000)
     settings = {"tokenizer": tokenizer, "ledger": ledger}
     with ledger.running(), cutting() as server, asking(server.base_url, **settings) as engine:
-        engine.generate([Request(user_turn(long(1)), SAMPLING, 0)])
+        engine.generate([request(prompt=long(1))])
         assert ledger.balance.spent_tokens == 2 * (2050 + 5)
 
 
@@ -124,7 +119,7 @@ def test_a_response_is_kept_if_the_budget_ends_before_a_plain_prompt_can_be_sent
     ledger = Ledger(tmp_path / "account", most_tokens=12_600)
     settings = {"tokenizer": tokenizer, "ledger": ledger}
     with ledger.running(), cutting() as server, asking(server.base_url, **settings) as engine:
-        (paid,) = engine.generate([Request(user_turn(long(1)), SAMPLING, 0)])
+        (paid,) = engine.generate([request(prompt=long(1))])
     assert paid.failure is None and not server.plain
 
 

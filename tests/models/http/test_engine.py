@@ -10,7 +10,6 @@ Two defects of an earlier reference implementation are kept out by name:
 
 import dataclasses
 import random
-import threading
 import time
 from typing import Any
 
@@ -122,18 +121,6 @@ def test_thinking_is_found_wherever_the_server_puts_it(serve, message, reasoning
     response = ask_one(serve(answering(completion(**message))))
     assert (response.reasoning, response.answer_text) == (reasoning, answer_text)
     assert response.error is None
-
-
-def test_as_many_requests_as_allowed_are_in_flight_and_no_more():
-    together = threading.Barrier(3)
-
-    def plan(body: Body, attempt: int) -> None:
-        together.wait(20)  # breaks, and fails the requests, unless three are here at once
-
-    with faulty(plan=plan) as server:
-        responses = ask(server, requests(12), concurrency=3, retries=0)
-        assert all(response.error is None for response in responses)
-        assert server.most_in_flight == 3
 
 
 def test_the_key_comes_from_the_named_environment_variable_and_may_be_missing(serve, monkeypatch):

@@ -291,10 +291,7 @@ def test_prompts_that_are_refused_do_not_stop_the_run():
 
 @pytest.mark.parametrize(
     ("fault", "error", "said"),
-    [
-        ("bad key", TeacherError, "refuses the key"),
-        ("no money", StoppedError, "no credit left"),
-    ],
+    [("bad key", TeacherError, "refuses the key"), ("no money", StoppedError, "no credit left")],
 )
 def test_a_run_that_must_stop_keeps_what_is_in_flight(fault, error, said):
     kept: list[int] = []
@@ -424,24 +421,19 @@ def asked_plainly(server: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("fault", "count"), [("broken", 1), ("broken", 2), ("hang", 1), ("no json", 1), ("cut", 2)]
+    ("fault", "count", "settings"),
+    [
+        *(("broken", 1, {}), ("broken", 2, {}), ("hang", 1, {}), ("no json", 1, {})),
+        *(("cut", 2, {}), ("cut", 9, {}), ("broken", 9, {"retries": 0, "concurrency": 1})),
+    ],
 )
-def test_a_run_of_few_prompts_stops_when_the_server_brings_nothing_else(fault, count):
+def test_a_run_stops_when_the_server_brings_nothing_else(fault, count, settings):
     with faulty(plan=always(fault)) as server, pytest.raises(StoppedError) as caught:
-        ask(server, prompts(count, samples=4), timeout_s=0.5, retries=4)
+        ask(server, prompts(count, samples=4), **{"timeout_s": 0.5, "retries": 4, **settings})
     assert asked_plainly(server) == 1
     assert "No server of served has answered for " in caught.value.what
     assert "same command" in caught.value.fix
-    if fault == "broken":
-        assert "HTTP 500: " + ERRORS["broken"][2] in caught.value.what
-
-
-@pytest.mark.parametrize(("fault", "retries", "concurrency"), [("cut", 4, 32), ("broken", 0, 1)])
-def test_a_run_of_many_prompts_stops_though_it_repeats_nothing(fault, retries, concurrency):
-    with faulty(plan=always(fault)) as server, pytest.raises(StoppedError):
-        settings = {"timeout_s": 0.5, "retries": retries, "concurrency": concurrency}
-        ask(server, prompts(9, samples=2), **settings)
-    assert asked_plainly(server) == 1
+    assert fault != "broken" or "HTTP 500: " + ERRORS["broken"][2] in caught.value.what
 
 
 def test_what_a_broken_server_says_is_shown_from_its_third_fault_on(caplog):

@@ -25,7 +25,7 @@ COUNT = len(TOKEN_IDS) - 1
 
 @pytest.fixture(autouse=True)
 def no_test_waits_for_the_clients_clock() -> Iterator[None]:
-    """These do: the fake clock knows of no probe, and a server comes back when it does."""
+    """These do: a server comes back when it does."""
     with fair_requests():
         yield
 

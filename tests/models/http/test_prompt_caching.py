@@ -98,8 +98,7 @@ def test_samples_of_a_short_prompt_are_sent_at_once():
 
 @pytest.mark.parametrize("fault", ["refused", "no choices"])
 def test_where_the_first_brings_nothing_the_others_follow(fault):
-    with faulty() as server:
-        server.plan = lambda body, attempt: fault if body["seed"] == 0 else None
+    with faulty(plan=lambda body, attempt: fault if body["seed"] == 0 else None) as server:
         responses = ask(server, requests(4, LONG), retries=0)
     assert [response.failure is None for response in responses] == [False, True, True, True]
 

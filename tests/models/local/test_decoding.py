@@ -7,13 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    GenerationConfig,
-    Lfm2Config,
-    LlamaConfig,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, Lfm2Config, LlamaConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from heavydistill.models.local.decoding import can_drop_rows, make_room, write
