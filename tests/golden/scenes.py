@@ -7,11 +7,14 @@ What is left out or put in another form, because no two runs agree in it:
 
 - ``latency_s``, wherever it stands;
 - the port of the server (``PORT`` stands for it);
-- the modules that an exported reward imports (``MODULE``): tests/curate runs it;
 - the hashes of files in the manifest of sets, since such files hold latencies (their names stay);
 - ``config.yaml`` of runs and ``config`` in the manifest of sets: keys come and go, and
   tests/fixed_points opens the old ones;
 - of what is printed all but the tables, since other tests pin the messages.
+
+What stands in another result already is not recorded again, so that a change is seen once: a
+paragraph of Markdown that an earlier file has (headings are always there), the rows of a table of
+the page whose titles an earlier one has, the programs of exports (tests/curate runs them).
 
 Parquet files are read as their schema and their rows, since their bytes hold the latencies. A
 folder to be published is its card and the names of its files; all else is a copy.
@@ -43,6 +46,7 @@ RESULTS, JOURNAL = HERE / "results", HERE / "journal"
 PACKED = 4096  # larger ones are stored compressed, but for what a person reads
 
 EXPORTS = ("trl", "verl", "llamafactory", "ms-swift", "axolotl")
+OF_EVALUATION = 12  # data of more runs of the page, those of the crossing, are no different
 SIZES = ("--k=3", "--d=2", "--limit=6", "--seed=5")
 
 
@@ -55,12 +59,14 @@ class Stage:
         kept: Results by name: what is compared.
         failed: Scenes that broke, and why.
         printed: Everything that was printed, by command.
+        paragraphs: Of the Markdown that was kept.
     """
 
     url: str
     kept: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
+    paragraphs: set[str] = field(default_factory=set)
 
     def run(self, name: str, *words: str, code: int = 0) -> None:
         """Give a command and keep the tables that it prints as ``printed/NAME.txt``.
@@ -88,18 +94,24 @@ class Stage:
         self.run(name, verb, *asked, *more, *words, code=code)
 
     def keep(self, folder: str) -> None:
-        """Keep the files of a folder; of a program that is kept already, the name of that."""
+        """Keep the files of a folder."""
         for path in sorted(Path(folder).rglob("*")):
-            if path.is_file() and path.name != "config.yaml" and "journal" not in path.parts:
-                text = self.still(contents(path))
-                same = [name for name, kept in self.kept.items() if kept == text]
-                is_known = same and path.suffix == ".py"
-                self.kept[str(path)] = f"# The same as {same[0]}\n" if is_known else text
+            is_left_out = path.name == "config.yaml" or path.suffix == ".py"
+            if path.is_file() and not is_left_out and "journal" not in path.parts:
+                self.keep_file(str(path), path)
+
+    def keep_file(self, name: str, path: Path) -> None:
+        text = self.still(contents(path))
+        if path.suffix == ".md":
+            parts = text.split("\n\n")
+            new = [part for part in parts if part[:1] == "#" or part not in self.paragraphs]
+            text = "\n\n".join(new).rstrip("\n") + "\n"
+            self.paragraphs.update(parts)
+        self.kept[name] = text
 
     def still(self, text: str) -> str:
-        """A text without what no two runs agree in."""
-        text = text.replace(self.url, "http://127.0.0.1:PORT/v1")
-        return re.sub(r"^from heavydistill\.[\w.]+ import", "from MODULE import", text, flags=re.M)
+        """A text without the port of the server."""
+        return text.replace(self.url, "http://127.0.0.1:PORT/v1")
 
 
 def play(stage: Stage) -> None:
@@ -126,7 +138,7 @@ def quickstart(stage: Stage) -> None:
     """
     held = _answers("journals/micro")
     stage.run(
-        "quickstart", "generate", "--limit=6", "--teacher=./teacher", "--set=domain=brief",
+        "", "generate", "--limit=6", "--teacher=./teacher", "--set=domain=brief",
         "--set=think.sampling={temperature: 1, top_p: 0.95, top_k: 10, max_tokens: 192}",
         "--set=deliberate.sampling={temperature: 1, top_p: 0.95, top_k: 10, max_tokens: 448}",
         "--set=cache.budget_tokens=1536", "--journal=journals/micro", "--out=runs/quickstart",
@@ -134,7 +146,7 @@ def quickstart(stage: Stage) -> None:
     assert not held or _answers("journals/micro") == held, "the model was asked"
     stage.keep("runs/quickstart")
     student = ("--student=./student", "--preset=natural")
-    stage.run("quickstart-build", "build", "runs/quickstart", *student, "--out=sets/micro")
+    stage.run("", "build", "runs/quickstart", *student, "--out=sets/micro")
     stage.keep("sets/micro")
 
 
@@ -152,14 +164,14 @@ def served(stage: Stage) -> None:
     )  # fmt: skip
     stage.keep("runs/served")
     stage.served(
-        "other", "generate", "--teacher=strong", *sizes, *judge, "--out=runs/strong",
+        "", "generate", "--teacher=strong", *sizes, *judge, "--out=runs/strong",
         "--set=cache.pruning=head_tail", "--set=cache.selection=stratified", "--set=cache.width=4",
         "--set=cache.budget_tokens=2600",
     )  # fmt: skip
     stage.keep("runs/strong")
     compared = ("runs/served", "runs/strong", "--markdown=compared/both.md")
     Path("compared").mkdir()
-    stage.run("compare", "compare", *compared, "--json=compared/both.json")
+    stage.run("", "compare", *compared, "--json=compared/both.json")
     stage.keep("compared")
 
 
@@ -172,14 +184,14 @@ def sets(stage: Stage) -> None:
     )  # fmt: skip
     stage.keep("sets/served")
     both = ("runs/served", "runs/strong", *built, "--against=known.jsonl", "--out=sets/both")
-    stage.run("build-both", "build", *both)
+    stage.run("", "build", *both)
     stage.keep("sets/both")
 
 
 def asked_again(stage: Stage) -> None:
     """Deliberations for sets that have none, and prompts chosen for a checkpoint."""
     stage.run(
-        "redeliberate", "build", "runs/strong", "--student=model", "--preset=natural",
+        "", "build", "runs/strong", "--student=model", "--preset=natural",
         "--redeliberate", "--teacher=served", f"--endpoint={stage.url}", "--seed=2",
         "--set=sets.widths=[3]", "--set=redeliberate.d=2", "--set=redeliberate.endpoint.retries=0",
         "--set=redeliberate.endpoint.tokenizer=model", "--set=redeliberate.journal=journals/again",
@@ -223,23 +235,17 @@ def crossing(stage: Stage) -> None:
 
 
 def cards(stage: Stage) -> None:
-    """What would be published of sets and of models, cards first."""
+    """What would be published of sets and of models."""
     terms = ("--dry-run", "--allow-unknown-terms", "--license=cc-by-4.0")
     shutil.copytree("runs/evaluation", "trained/full/evaluation")
-    published = (
-        "sets/served",
-        "sets/refiltered",
-        "trained/full",
-        "trained/adapter",
-        "trained/grpo",
-    )
-    for folder in published:
+    trained = ("trained/full", "trained/adapter", "trained/grpo")
+    for folder in ("sets/refiltered", *trained):
         name = folder.replace("/", "-")
         stage.run(name, "publish", folder, f"--to=org/{name}", *terms)
         sent = Path(f"{folder}.dry-run")
         files = sorted(str(path.relative_to(sent)) for path in sent.rglob("*") if path.is_file())
         stage.kept[f"published/{name}/files.txt"] = "\n".join(files) + "\n"
-        stage.kept[f"published/{name}/README.md"] = stage.still(contents(sent / "README.md"))
+        stage.keep_file(f"published/{name}/README.md", sent / "README.md")
 
 
 def page(stage: Stage) -> None:
@@ -248,7 +254,8 @@ def page(stage: Stage) -> None:
     stage.run("report", "report", *runs, "--out=page.html")
     text = Path("page.html").read_text(encoding="utf-8")
     for name, data in embedded(text):
-        stage.kept[f"page/{name}.json"] = stage.still(data)
+        if int(name.split("-")[1]) < OF_EVALUATION:
+            stage.kept[f"page/{name}.json"] = stage.still(data)
     stage.kept["page/cells.txt"] = stage.still("\n".join(cells(text)))
 
 
@@ -332,9 +339,15 @@ def embedded(page: str) -> Iterator[tuple[str, str]]:
 
 
 def cells(page: str) -> Iterator[str]:
-    """The texts of all rows of tables, one row a line."""
-    for row in bs4.BeautifulSoup(page, "html.parser").find_all("tr"):
-        yield " | ".join(" ".join(cell.text.split()) for cell in row.find_all(("td", "th")))
+    """The rows of all tables, each a line; of tables with the same titles, those of the first."""
+    titles = set()
+    for table in bs4.BeautifulSoup(page, "html.parser").find_all("table"):
+        rows = [
+            " | ".join(" ".join(cell.text.split()) for cell in row.find_all(("td", "th")))
+            for row in table.find_all("tr")
+        ]
+        yield from rows[:1] if titles.intersection(rows[:1]) else rows
+        titles.update(rows[:1])
 
 
 def stored(name: str) -> Path:

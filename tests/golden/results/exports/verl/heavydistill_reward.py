@@ -1,1 +1,0 @@
-# The same as exports/trl/heavydistill_reward.py
