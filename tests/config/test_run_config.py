@@ -142,28 +142,15 @@ def test_a_value_given_keys_is_refused(yaml_file):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("think.k", "eight"),
-        ("think.k", 1),
-        ("deliberate.d", -1),
-        ("cache.order", -1),
-        ("cache.attempts", "wrong"),
-        ("processes", 0),
-        ("cache.budget_tokens", 0),
-        ("endpoint.timeout_s", 0),
-        ("deliberate.sampling.max_tokens", 0),
-        ("deliberate.task", "vote"),
-        ("deliberate.rounds", 0),
-        ("cache.width", 1),
-        ("cache.attempts", "best"),
-        ("problems.seed", 10**9),
-        ("endpoint.concurrency", 0),
-        ("pools", ""),
-        ("think.sampling.temperature", 2.5),
-        ("think.sampling.top_p", 0.0),
-        ("deliberate.sampling.min_p", 1.0),
-        ("deliberate.sampling.repetition_penalty", 0.0),
+        ("think.k", "eight"), ("think.k", 1), ("deliberate.d", -1), ("cache.order", -1),
+        ("cache.attempts", "wrong"), ("processes", 0), ("cache.budget_tokens", 0),
+        ("endpoint.timeout_s", 0), ("deliberate.sampling.max_tokens", 0),
+        ("deliberate.task", "vote"), ("deliberate.rounds", 0), ("cache.width", 1),
+        ("cache.attempts", "best"), ("problems.seed", 10**9), ("endpoint.concurrency", 0),
+        ("pools", ""), ("think.sampling.temperature", 2.5), ("think.sampling.top_p", 0.0),
+        ("deliberate.sampling.min_p", 1.0), ("deliberate.sampling.repetition_penalty", 0.0),
     ],
-)
+)  # fmt: skip
 def test_a_bad_value_names_key_and_value(key, value):
     message = str(refusal(overrides={key: value}))
     assert f"{key}: " in message

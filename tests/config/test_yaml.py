@@ -14,15 +14,11 @@ from heavydistill.errors import ConfigError
 
 SECRET = "Sw0rdfish"
 ADDRESSES = (
-    f"http://user:{SECRET}@host/v1",
-    f"http://{SECRET}@host/v1",
-    f"https://user:a/{SECRET}@host/v1",
-    f"http://host/v1?key={SECRET}",
-    f"http://host/v1#{SECRET}",
-    f"http://one/v1,http://user:{SECRET}@two/v1",
-    f"http://one/v1,http://two/v1?key={SECRET}",
+    f"http://user:{SECRET}@host/v1", f"http://{SECRET}@host/v1", f"https://user:a/{SECRET}@host/v1",
+    f"http://host/v1?key={SECRET}", f"http://host/v1#{SECRET}",
+    f"http://one/v1,http://user:{SECRET}@two/v1", f"http://one/v1,http://two/v1?key={SECRET}",
     [f"http://user:{SECRET}@host/v1"],
-)
+)  # fmt: skip
 
 
 def refusal(read: Callable[[], object]) -> str:

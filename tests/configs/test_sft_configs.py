@@ -109,15 +109,11 @@ def test_a_launch_has_only_keys_that_accelerate_knows(file):
 @pytest.mark.parametrize(
     ("name", "launcher", "processes"),
     [
-        ("single", None, 1),
-        ("cpu2", "multi_gpu", 2),
-        ("ddp", "multi_gpu", 8),
-        ("fsdp2", "use_fsdp", 8),
-        ("zero2", "use_deepspeed", 8),
-        ("zero3", "use_deepspeed", 8),
+        ("single", None, 1), ("cpu2", "multi_gpu", 2), ("ddp", "multi_gpu", 8),
+        ("fsdp2", "use_fsdp", 8), ("zero2", "use_deepspeed", 8), ("zero3", "use_deepspeed", 8),
         ("zero3_offload", "use_deepspeed", 8),
     ],
-)
+)  # fmt: skip
 def test_a_launch_starts_what_it_says(name, launcher, processes):
     file = CONFIGS / "accelerate" / f"{name}.yaml"
     started = launch(file)

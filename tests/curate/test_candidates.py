@@ -88,16 +88,12 @@ def deliberations(verdicts: str) -> list:
 @pytest.mark.parametrize(
     ("verdicts", "expected"),
     [
-        ("rw", Success(0.5, 2, "")),
-        ("rrrw", Success(0.75, 4, "")),
-        ("rr", Success(1.0, 2, "always_right")),
-        ("ww", Success(0.0, 2, "never_right")),
-        ("rwuu--", Success(0.5, 2, "")),
-        ("wwuu", Success(0.0, 2, "never_right")),
-        ("ruuu", Success(1.0, 1, "unmeasured")),
-        ("uu-", Success(None, 0, "unmeasured")),
+        ("rw", Success(0.5, 2, "")), ("rrrw", Success(0.75, 4, "")),
+        ("rr", Success(1.0, 2, "always_right")), ("ww", Success(0.0, 2, "never_right")),
+        ("rwuu--", Success(0.5, 2, "")), ("wwuu", Success(0.0, 2, "never_right")),
+        ("ruuu", Success(1.0, 1, "unmeasured")), ("uu-", Success(None, 0, "unmeasured")),
         ("", Success(None, 0, "unmeasured")),
     ],
-)
+)  # fmt: skip
 def test_a_prompt_is_right_sometimes_and_undecided_tells_nothing(verdicts, expected):
     assert success_of(each.right for each in deliberations(verdicts)) == expected

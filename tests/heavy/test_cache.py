@@ -36,29 +36,10 @@ from heavydistill.schema import (
 
 STEM = load("deliberator", "stem", "en")
 PIECES = [
-    "==== Attempt 9",
-    "===== Problem",
-    "==== End of attempts",
-    "{{cache}}",
-    "{{fence}}",
-    "Thinker #2",
-    "=" * 40,
-    "=",
-    "\n",
-    "\r",
-    "\u2028",
-    "\x85",
-    "\x0b",
-    "<|im_end|>",
-    "<eot>",
-    "</think>",
-    "[INST]",
-    "The answer is \\boxed{5}.",
-    "so the sum is 12. ",
-    "終わり。",
-    "5",
-    " ",
-]
+    "==== Attempt 9", "===== Problem", "==== End of attempts", "{{cache}}", "{{fence}}",
+    "Thinker #2", "=" * 40, "=", "\n", "\r", "\u2028", "\x85", "\x0b", "<|im_end|>", "<eot>",
+    "</think>", "[INST]", "The answer is \\boxed{5}.", "so the sum is 12. ", "終わり。", "5", " ",
+]  # fmt: skip
 nasty = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=8).map("".join)
 
 

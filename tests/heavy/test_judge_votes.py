@@ -53,38 +53,16 @@ def test_a_verdict_and_nothing_else_is_a_vote(reply, said):
 @pytest.mark.parametrize(
     "reply",
     [
-        "",
-        "   ",
-        "yes",
-        "The answer is CORRECT",
-        "CORRECT because it is equal",
-        "CORRECT\nINCORRECT",
-        "CORRECT or INCORRECT",
-        "\\boxed{CORRECT",
-        "\\boxed{CORRECT} or \\boxed{INCORRECT}",
-        "\\boxed{A}",
-        "verdict: CORRECT because it is equal",
-        "The verdict: not CORRECT",
-        "The verdict of the answer: CORRECT",
-        "A",
-        "Final Decision: Yes",
-        "NOT CORRECT",
-        "not correct.",
-        "IN CORRECT",
-        "CORRECT?",
-        "CORRECT!",
-        "CORRECTLY",
-        "CANNOTTELL",
-        "CANNOT\nTELL",
-        "<answer>CORRECT</answer>",
-        '{"verdict": "CORRECT"}',
-        "ＣＯＲＲＥＣＴ",
-        "\u0130NCORRECT",
-        "COR\u200bRECT",
-        "CORRECT\ud800",
-        "正确",
+        "", "   ", "yes", "The answer is CORRECT", "CORRECT because it is equal",
+        "CORRECT\nINCORRECT", "CORRECT or INCORRECT", "\\boxed{CORRECT",
+        "\\boxed{CORRECT} or \\boxed{INCORRECT}", "\\boxed{A}",
+        "verdict: CORRECT because it is equal", "The verdict: not CORRECT",
+        "The verdict of the answer: CORRECT", "A", "Final Decision: Yes", "NOT CORRECT",
+        "not correct.", "IN CORRECT", "CORRECT?", "CORRECT!", "CORRECTLY", "CANNOTTELL",
+        "CANNOT\nTELL", "<answer>CORRECT</answer>", '{"verdict": "CORRECT"}', "ＣＯＲＲＥＣＴ",
+        "\u0130NCORRECT", "COR\u200bRECT", "CORRECT\ud800", "正确",
     ],
-)
+)  # fmt: skip
 def test_anything_else_is_invalid(reply):
     assert said_in(reply, "stop") == "invalid"
 
@@ -95,29 +73,24 @@ ANALYSIS = "The answer claims \\boxed{A} and says: Final Decision: Yes.\n\nIt is
 @pytest.mark.parametrize(
     ("form", "reply", "said"),
     [
-        ("compass_verifier", "A", "correct"),
-        ("compass_verifier", "B", "incorrect"),
-        ("compass_verifier", "C", "cannot_tell"),
-        ("compass_verifier", "INCORRECT", "incorrect"),
+        ("compass_verifier", "A", "correct"), ("compass_verifier", "B", "incorrect"),
+        ("compass_verifier", "C", "cannot_tell"), ("compass_verifier", "INCORRECT", "incorrect"),
         ("compass_verifier", "INVALID", "cannot_tell"),
         ("compass_verifier", f"{ANALYSIS}Final Judgment: \\boxed{{B}} - INCORRECT", "incorrect"),
         ("compass_verifier", f"{ANALYSIS}**Final Judgment:** \\boxed{{A}} - CORRECT", "correct"),
         ("compass_verifier", f"{ANALYSIS}Final Judgment: \\boxed{{C}} - REFUSAL", "cannot_tell"),
         ("compass_verifier", "Final Judgment: \\boxed{A} - INCORRECT", "invalid"),
         ("compass_verifier", "\\boxed{A}\nBut I am not sure.", "invalid"),
-        ("compass_verifier", "A or B", "invalid"),
-        ("compass_verifier", "Answer", "invalid"),
-        ("compass_verifier", "", "invalid"),
-        ("general_verifier", "Final Decision: Yes", "correct"),
+        ("compass_verifier", "A or B", "invalid"), ("compass_verifier", "Answer", "invalid"),
+        ("compass_verifier", "", "invalid"), ("general_verifier", "Final Decision: Yes", "correct"),
         ("general_verifier", f"{ANALYSIS}\nFinal Decision: No", "incorrect"),
         ("general_verifier", "They agree. **Final Decision: Yes**", "correct"),
         ("general_verifier", f"{ANALYSIS}Final Decision: No.", "incorrect"),
         ("general_verifier", "Final Decision: Yes. Or is it?", "invalid"),
         ("general_verifier", "Final Decision: Yes or No", "invalid"),
-        ("general_verifier", "Yes", "invalid"),
-        ("general_verifier", "CORRECT", "invalid"),
+        ("general_verifier", "Yes", "invalid"), ("general_verifier", "CORRECT", "invalid"),
     ],
-)
+)  # fmt: skip
 def test_replies_of_models_made_to_verify_are_read_in_their_own_form(form, reply, said):
     assert said_in(reply, "stop", form) == said
 

@@ -50,14 +50,10 @@ def test_vote_is_a_share_that_order_does_not_change(answers, rng):
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ("111", "all-right"),
-        ("112", "majority-right"),
-        ("12", "tie"),
-        ("122", "minority-right"),
-        ("223", "all-wrong"),
-        ("", "all-wrong"),
+        ("111", "all-right"), ("112", "majority-right"), ("12", "tie"), ("122", "minority-right"),
+        ("223", "all-wrong"), ("", "all-wrong"),
     ],
-)
+)  # fmt: skip
 def test_stratum(answers, expected):
     assert stratum(pool_of("1", *answers)) == expected
 
@@ -69,16 +65,12 @@ def test_a_failed_trajectory_keeps_a_pool_from_being_all_right():
 @pytest.mark.parametrize(
     ("answers", "right", "expected"),
     [
-        ("112", [True, True, False], "kept"),
-        ("112", [True, False, False], "overturned"),
-        ("122", [True], "rescued"),
-        ("12", [True, True], "rescued"),
-        ("222", [True], "emergent"),
-        ("122", [False], "lost"),
-        ("222", [False, True], "lost"),
+        ("112", [True, True, False], "kept"), ("112", [True, False, False], "overturned"),
+        ("122", [True], "rescued"), ("12", [True, True], "rescued"), ("222", [True], "emergent"),
+        ("122", [False], "lost"), ("222", [False, True], "lost"),
         ("112", [True, False], "overturned"),
     ],
-)
+)  # fmt: skip
 def test_outcome(answers, right, expected):
     deliberations = [deliberation(i, "1", r) for i, r in enumerate(right)]
     assert outcome(pool_of("1", *answers), deliberations) == expected
@@ -96,18 +88,12 @@ FIELDS = {"finish_reason": "stop", "reasoning": "hm", "answer_text": r"It is \bo
 @pytest.mark.parametrize(
     ("reply", "number"),
     [
-        (r"The best is \boxed{3}", 3),
-        (r"First I took \boxed{1}, but \boxed{2} is sounder", 2),
-        (r"\boxed{ Attempt 1 }", 1),
-        (r"\boxed{\text{Attempt 2}}", 2),
-        (r"\boxed{尝试 3}", 3),
-        (r"\boxed{4}", None),
-        (r"\boxed{0}", None),
-        (r"\boxed{2.5}", None),
-        ("Attempt 2", None),
+        (r"The best is \boxed{3}", 3), (r"First I took \boxed{1}, but \boxed{2} is sounder", 2),
+        (r"\boxed{ Attempt 1 }", 1), (r"\boxed{\text{Attempt 2}}", 2), (r"\boxed{尝试 3}", 3),
+        (r"\boxed{4}", None), (r"\boxed{0}", None), (r"\boxed{2.5}", None), ("Attempt 2", None),
         ("", None),
     ],
-)
+)  # fmt: skip
 def test_the_last_box_names_an_attempt_that_is_there(reply, number):
     assert chosen(reply, 3) == number
 

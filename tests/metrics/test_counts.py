@@ -34,25 +34,20 @@ def pool() -> Iterator[VerdictPool]:
 @pytest.mark.parametrize(
     ("verifier", "args", "text", "because"),
     [
-        ("math", {}, "It is 5.", "no_answer"),
-        ("math", {}, r"It is \boxed{}.", "no_answer"),
+        ("math", {}, "It is 5.", "no_answer"), ("math", {}, r"It is \boxed{}.", "no_answer"),
         ("math", {}, r"It is \boxed{5", "unclosed_box"),
-        ("math", {}, "```\n\\boxed{5}\n```", "in_code"),
-        ("math", {}, r"It is \boxed{6}.", None),
+        ("math", {}, "```\n\\boxed{5}\n```", "in_code"), ("math", {}, r"It is \boxed{6}.", None),
         ("math", {}, r"It is \boxed{\$}.", "no_answer"),
-        ("math", {}, r"It is \boxed{(, 6)}.", None),
-        ("math", {}, r"It is \boxed{5}.", None),
-        ("math", {"marker": "A:"}, "A: 6", None),
-        ("math", {}, " ", "empty"),
-        ("math", {}, "<think>It is 5", "open_thinking"),
-        ("exact", {}, "It is 5.", "no_answer"),
+        ("math", {}, r"It is \boxed{(, 6)}.", None), ("math", {}, r"It is \boxed{5}.", None),
+        ("math", {"marker": "A:"}, "A: 6", None), ("math", {}, " ", "empty"),
+        ("math", {}, "<think>It is 5", "open_thinking"), ("exact", {}, "It is 5.", "no_answer"),
         ("procedural", {}, "It is 5.", "no_answer"),
         ("choice", OPTIONS, "They all look alike.", "no_answer"),
         ("choice", OPTIONS, "The answer is (B).", None),
         ("code", TESTS, "Multiply it by two.", "no_code"),
         ("code", TESTS, "```python\nimport\n```", None),
     ],
-)
+)  # fmt: skip
 def test_each_verifier_has_its_words_for_it(pool, verifier, args, text, because):
     asked = problem(verifier=verifier, reference="B" if verifier == "choice" else "5", args=args)
     judged = dataclasses.replace(trajectory(text), verdict=pool.judge(asked, text).verdict)

@@ -25,16 +25,12 @@ def of_pool(trace: Trace) -> tuple[float, float, float]:
 @pytest.mark.parametrize(
     ("pool", "mean", "any_right", "vote"),
     [
-        (["7", "7", "8", None], 0.5, 1.0, 1.0),
-        (["7", "8", "8", "8"], 0.25, 1.0, 0.0),
-        (["7", "7", "8", "8"], 0.5, 1.0, 0.5),
-        (["7", "8", "9"], 1 / 3, 1.0, 1 / 3),
-        (["7", None, None, None], 0.25, 1.0, 1.0),
-        (["8", "9", None], 0.0, 0.0, 0.0),
-        ([None, None], 0.0, 0.0, 0.0),
-        ([], 0.0, 0.0, 0.0),
+        (["7", "7", "8", None], 0.5, 1.0, 1.0), (["7", "8", "8", "8"], 0.25, 1.0, 0.0),
+        (["7", "7", "8", "8"], 0.5, 1.0, 0.5), (["7", "8", "9"], 1 / 3, 1.0, 1 / 3),
+        (["7", None, None, None], 0.25, 1.0, 1.0), (["8", "9", None], 0.0, 0.0, 0.0),
+        ([None, None], 0.0, 0.0, 0.0), ([], 0.0, 0.0, 0.0),
     ],
-)
+)  # fmt: skip
 def test_golden_values_of_small_pools(make_trace, pool, mean, any_right, vote):
     assert of_pool(make_trace(pool)) == pytest.approx((mean, any_right, vote))
 

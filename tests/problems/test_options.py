@@ -52,36 +52,23 @@ def test_a_row_with_options_becomes_a_lettered_question_for_choice(read):
 @pytest.mark.parametrize(
     ("options", "reference", "text"),
     [
-        (PLANETS, "C", "Jupiter"),
-        (PLANETS, "c", "Jupiter"),
-        (PLANETS, "(C)", "Jupiter"),
-        (PLANETS, "C.", "Jupiter"),
-        (PLANETS, 2, "Jupiter"),
-        (PLANETS, 0, "Venus"),
-        (PLANETS, "Jupiter", "Jupiter"),
-        (PLANETS, " Jupiter\n", "Jupiter"),
-        (["2", "3", "4", "5"], 1, "3"),
-        (["2", "3", "4", "5"], "4", "4"),
-        ([10, 20, 30], 20, "20"),
-        ([10, 20, 30], 2, "30"),
-        ([0, 1, 2], 1, "1"),
+        (PLANETS, "C", "Jupiter"), (PLANETS, "c", "Jupiter"), (PLANETS, "(C)", "Jupiter"),
+        (PLANETS, "C.", "Jupiter"), (PLANETS, 2, "Jupiter"), (PLANETS, 0, "Venus"),
+        (PLANETS, "Jupiter", "Jupiter"), (PLANETS, " Jupiter\n", "Jupiter"),
+        (["2", "3", "4", "5"], 1, "3"), (["2", "3", "4", "5"], "4", "4"), ([10, 20, 30], 20, "20"),
+        ([10, 20, 30], 2, "30"), ([0, 1, 2], 1, "1"),
         ({"label": ["A", "B"], "text": ["no", "yes"]}, "B", "yes"),
         ({"label": ["1", "2"], "text": ["no", "yes"]}, "2", "yes"),
         ({"label": ["1", "2"], "text": ["no", "yes"]}, 2, "yes"),
         ({"label": ["A", "B"], "text": ["B", "A"]}, "B", "A"),
         ({"label": ["A", "B"], "text": ["no", "yes"]}, "yes", "yes"),
-        ({"A": "no", "B": "yes", "C": None}, "B", "yes"),
-        (["A) 5", "B) 6", "C) 7"], "B", "6"),
-        (["(A) 5", "(B) 6"], "6", "6"),
-        (["A", "B", "AB"], "A", "A"),
-        (["A. 5", "B. 6"], "B. 6", "6"),
-        (["A：5", "B：6"], "B", "6"),
-        (["A、五", "B、六"], "B", "六"),
-        (["a) 5", "b) 6"], "b", "6"),
-        ({"A": "A. 5", "B": "B. 6"}, "B", "6"),
-        (PLANETS, "C) Jupiter", "Jupiter"),
+        ({"A": "no", "B": "yes", "C": None}, "B", "yes"), (["A) 5", "B) 6", "C) 7"], "B", "6"),
+        (["(A) 5", "(B) 6"], "6", "6"), (["A", "B", "AB"], "A", "A"),
+        (["A. 5", "B. 6"], "B. 6", "6"), (["A：5", "B：6"], "B", "6"),
+        (["A、五", "B、六"], "B", "六"), (["a) 5", "b) 6"], "b", "6"),
+        ({"A": "A. 5", "B": "B. 6"}, "B", "6"), (PLANETS, "C) Jupiter", "Jupiter"),
     ],
-)
+)  # fmt: skip
 def test_a_reference_names_an_option_by_label_number_letter_or_text(options, reference, text):
     made = shown(options, reference)
     args = json.loads(made.verifier_args)
@@ -147,25 +134,12 @@ def test_the_order_of_the_dataset_can_be_kept(read):
 @pytest.mark.parametrize(
     "last",
     [
-        "All of the above",
-        "none of the above.",
-        "None of these",
-        "Both A and B",
-        "A and C",
-        "A, B, and C",
-        "Both (a) and (b)",
-        "Options A and B",
-        "Neither A nor B",
-        "A only",
-        "B or C",
-        "Two of the above",
-        "all are correct",
-        "the first two options",
-        "None",
-        "以上都不是",
+        "All of the above", "none of the above.", "None of these", "Both A and B", "A and C",
+        "A, B, and C", "Both (a) and (b)", "Options A and B", "Neither A nor B", "A only", "B or C",
+        "Two of the above", "all are correct", "the first two options", "None", "以上都不是",
         "A和B",
     ],
-)
+)  # fmt: skip
 def test_options_that_speak_of_others_keep_their_places(read, last):
     rows = [ROW | {"id": str(n), "options": [*PLANETS[:3], last]} for n in range(10)]
     problems = read(*rows)

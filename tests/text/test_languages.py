@@ -32,14 +32,10 @@ def test_thinking_and_answer_are_looked_at_apart():
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "5",
-        "So it is 5.",
-        "答案是5。",
-        "x + y = z; a = b\n" * 50,
+        "", "5", "So it is 5.", "答案是5。", "x + y = z; a = b\n" * 50,
         f"{ENGLISH} {CHINESE} {RUSSIAN}",
     ],
-)
+)  # fmt: skip
 def test_texts_that_are_short_formulas_or_mixed_cannot_be_told_and_pass(text):
     assert script(text) is None
     assert not any(other_language(asked, text) for asked in (ENGLISH, CHINESE))

@@ -57,21 +57,17 @@ def said(pool: VerdictPool, posed: Problem, answer: str) -> str:
         ('```\n{"age": 3}\n```', "correct fits"),
         ('```json\n{"age": 3}\n```\nso\n```json\n{"age": 3}\n```', "correct fits"),
         ('```python\nx = 1\n```\n```json\n{"age": 3}\n```', "correct fits"),
-        ('{"age": -3}', "incorrect does_not_fit"),
-        ('{"age": "3"}', "incorrect does_not_fit"),
-        ('{"age": true}', "incorrect does_not_fit"),
-        ("{}", "incorrect does_not_fit"),
+        ('{"age": -3}', "incorrect does_not_fit"), ('{"age": "3"}', "incorrect does_not_fit"),
+        ('{"age": true}', "incorrect does_not_fit"), ("{}", "incorrect does_not_fit"),
         ("[]", "incorrect does_not_fit"),
         ('{"age": 3, "day": "28 November"}', "incorrect does_not_fit"),
-        ('{"age": 3, "more": 1}', "incorrect does_not_fit"),
-        ('{"age": 3,}', "incorrect not_json"),
-        ('{"age": NaN}', "incorrect not_json"),
-        ('{"age": -3, "age": 3}', "incorrect not_json"),
+        ('{"age": 3, "more": 1}', "incorrect does_not_fit"), ('{"age": 3,}', "incorrect not_json"),
+        ('{"age": NaN}', "incorrect not_json"), ('{"age": -3, "age": 3}', "incorrect not_json"),
         ("The age is 3.", "incorrect no_json"),
         ('```json\n{"age": 3}\n```\nor\n```json\n{"age": 4}\n```', "undecided several_blocks"),
         ("[" * 50_000 + "]" * 50_000, "undecided too_deep"),
     ],
-)
+)  # fmt: skip
 def test_json_that_fits_a_schema_is_right(examples, answer, verdict):
     pytest.importorskip("jsonschema")
     for schema in (SCHEMA, json.dumps(SCHEMA)):

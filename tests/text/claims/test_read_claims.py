@@ -38,19 +38,14 @@ def _counts(name):
 @pytest.mark.parametrize(
     ("name", "kind", "language", "precision", "recall"),
     [
-        ("seen", "micro", "en", 1.0, 1.0),
-        ("seen", "prose", "en", 0.97, 0.9),
-        ("seen", "prose", "zh", 0.97, 0.9),
-        ("fresh", "prose", "en", 0.97, 0.9),
-        ("unseen", "micro", "en", 1.0, 1.0),
-        ("unseen", "prose", "en", 0.95, 0.6),
-        ("unseen", "prose", "zh", 0.95, 0.6),
-        ("heldout", "prose", "en", 0.95, 0.6),
-        ("heldout", "prose", "zh", 0.95, 0.6),
-        ("hard", "prose", "en", 0.97, 0.8),
+        ("seen", "micro", "en", 1.0, 1.0), ("seen", "prose", "en", 0.97, 0.9),
+        ("seen", "prose", "zh", 0.97, 0.9), ("fresh", "prose", "en", 0.97, 0.9),
+        ("unseen", "micro", "en", 1.0, 1.0), ("unseen", "prose", "en", 0.95, 0.6),
+        ("unseen", "prose", "zh", 0.95, 0.6), ("heldout", "prose", "en", 0.95, 0.6),
+        ("heldout", "prose", "zh", 0.95, 0.6), ("hard", "prose", "en", 0.97, 0.8),
         ("hard", "prose", "zh", 0.97, 0.9),
     ],
-)
+)  # fmt: skip
 def test_precision_and_recall(name, kind, language, precision, recall):
     made, labelled, same = _counts(name)[kind, language]
     print(name, kind, language, made, labelled, same)
@@ -103,23 +98,10 @@ def test_each_attempt_of_the_cache_has_at_most_one_claim(text, answers):
 @pytest.mark.parametrize(
     "part",
     [
-        "hence ",
-        "of course ",
-        "all of the ",
-        "the answer of ",
-        "1, 2, 3 ",
-        "attempts 1, 2, ",
-        "it is not ",
-        "(",
-        "‹1› «1» ",
-        "尝试1、2",
-        "是的",
-        "| 1 ",
-        "a" * 9,
-        "✓ ",
-        " ",
+        "hence ", "of course ", "all of the ", "the answer of ", "1, 2, 3 ", "attempts 1, 2, ",
+        "it is not ", "(", "‹1› «1» ", "尝试1、2", "是的", "| 1 ", "a" * 9, "✓ ", " ",
     ],
-)
+)  # fmt: skip
 def test_long_repetitive_texts_are_read_in_bounded_time(part):
     assert read_claims(part * (100_000 // len(part)), "", CACHE) == []
 

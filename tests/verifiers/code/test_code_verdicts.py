@@ -109,21 +109,15 @@ def test_programs_that_read_stdin_may_do_so_in_any_way(program):
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        ("a, b = map(int, input().split())\nprint(a - b)", "different"),
-        ("print(3)", "different"),
-        ("pass", "different"),
-        (f"print('Enter:', end='')\n{ADD}", "different"),
+        ("a, b = map(int, input().split())\nprint(a - b)", "different"), ("print(3)", "different"),
+        ("pass", "different"), (f"print('Enter:', end='')\n{ADD}", "different"),
         ("print(sum(map(int, input('> ').split())))", "different"),
-        (f"{ADD}\nprint('done')", "different"),
-        (f"print()\n{ADD}", "different"),
-        ("a = input()\nb = input()\nprint(a)", "raised"),
-        (f"{ADD}\n1 / 0", "raised"),
-        (f"import sys\n{ADD}\nsys.exit(1)", "exited"),
-        (f"import os\n{ADD}\nos._exit(3)", "exited"),
-        ("while True: print('x' * 1000)", "too_large"),
-        ("while True: pass", "too_slow"),
+        (f"{ADD}\nprint('done')", "different"), (f"print()\n{ADD}", "different"),
+        ("a = input()\nb = input()\nprint(a)", "raised"), (f"{ADD}\n1 / 0", "raised"),
+        (f"import sys\n{ADD}\nsys.exit(1)", "exited"), (f"import os\n{ADD}\nos._exit(3)", "exited"),
+        ("while True: print('x' * 1000)", "too_large"), ("while True: pass", "too_slow"),
     ],
-)
+)  # fmt: skip
 def test_programs_that_print_something_else_are_incorrect(program, reason):
     label, found = said(program, **SUM)
     assert label == "incorrect"
