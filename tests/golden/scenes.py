@@ -14,7 +14,7 @@ What is left out or put in another form, because no two runs agree in it:
 
 What stands in another result already is not recorded again, so that a change is seen once: a
 paragraph of Markdown that an earlier file has (headings are always there), the rows of a table of
-the page whose titles an earlier one has, the programs of exports (tests/curate runs them).
+the page whose titles an earlier one has, the reward of exports (a file of the package).
 
 Parquet files are read as their schema and their rows, since their bytes hold the latencies. A
 folder to be published is its card and the names of its files; all else is a copy.
@@ -46,6 +46,7 @@ RESULTS, JOURNAL = HERE / "results", HERE / "journal"
 PACKED = 4096  # larger ones are stored compressed, but for what a person reads
 
 EXPORTS = ("trl", "verl", "llamafactory", "ms-swift", "axolotl")
+LEFT_OUT = ("config.yaml", "heavydistill_reward.py")
 OF_EVALUATION = 12  # data of more runs of the page, those of the crossing, are no different
 SIZES = ("--k=3", "--d=2", "--limit=6", "--seed=5")
 
@@ -96,8 +97,8 @@ class Stage:
     def keep(self, folder: str) -> None:
         """Keep the files of a folder."""
         for path in sorted(Path(folder).rglob("*")):
-            is_left_out = path.name == "config.yaml" or path.suffix == ".py"
-            if path.is_file() and not is_left_out and "journal" not in path.parts:
+            is_left_out = path.name in LEFT_OUT or "journal" in path.parts
+            if path.is_file() and not is_left_out:
                 self.keep_file(str(path), path)
 
     def keep_file(self, name: str, path: Path) -> None:
