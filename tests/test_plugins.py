@@ -107,10 +107,7 @@ def test_a_selection_of_a_file_selects(written):
         (USES + "plugin('teacher', 'a')('absent.yaml')", "a is not the path of a profile"),
         (USES + "plugin('exporter', 'a')(print)", "a is not a curate.exports.export.ExportTarget"),
         (USES + "plugin('verifier', 'a')(print)", "a is not a subclass of"),
-        (
-            USES + NONE.replace("'none'", "'random'"),
-            "shipped",
-        ),
+        (USES + NONE.replace("'none'", "'random'"), "shipped"),
         (USES + NONE + NONE, "FILE: there is a selection 'none' already. Give yours another name"),
         (USES + "class Mine(Exact): name = 'mine'", "has the verifier mine.*verify.own"),
         (USES + "class Mine(Exact): name = 'math'", "there is a verifier 'math' already"),

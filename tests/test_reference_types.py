@@ -53,11 +53,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def faults(programs: Path, *command: str) -> list[str]:
     """The lines of a checker that name a fault."""
     done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=programs,
-        capture_output=True,
-        text=True,
-        timeout=800,
+        [sys.executable, "-m", *command], cwd=programs, capture_output=True, text=True, timeout=800
     )
     return [line for line in done.stdout.splitlines() if "error: " in line or "error -" in line]
 
@@ -65,10 +61,7 @@ def faults(programs: Path, *command: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [
-        ("mypy", "--cache-dir", "cache", "."),
-        ("pyright", "--pythonpath", sys.executable),
-    ],
+    [("mypy", "--cache-dir", "cache", "."), ("pyright", "--pythonpath", sys.executable)],
     ids=["mypy", "pyright"],
 )
 def test_the_programs_of_the_page_have_the_types_that_they_use(programs, command):

@@ -79,8 +79,7 @@ def test_a_fault_of_a_template_is_found(old, new, code, row):
 
 def test_an_answer_before_its_thinking_is_found(row):
     text = WHOLE.replace(THINKING, "").replace(
-        ANSWERED,
-        "{{ message.content }}<think>{{ message.reasoning_content }}</think><|im_end|>{%-",
+        ANSWERED, "{{ message.content }}<think>{{ message.reasoning_content }}</think><|im_end|>{%-"
     )
     assert "reasoning_lost" in _codes(Chat(tokenizer_with(text)), row)
 

@@ -35,14 +35,8 @@ def test_models_and_dataclasses_are_read(tmp_path, kind):
     [
         (None, "holds no things: file.json cannot be read. Make one."),
         ("{", "holds no things: file.json cannot be read. Make one."),
-        (
-            "[]",
-            message("other_format", file="file.json", format=None) + " 'x/2'. Make another.",
-        ),
-        (
-            '{"format": "x/1", "rows": 3}',
-            message("other_format", file="file.json", format="'x/1'"),
-        ),
+        ("[]", message("other_format", file="file.json", format=None) + " 'x/2'. Make another."),
+        ('{"format": "x/1", "rows": 3}', message("other_format", file="file.json", format="'x/1'")),
         ('{"format": "x/2", "rows": "many"}', "file.json: rows: "),
         ('{"format": "x/2"}', "file.json: rows: "),
     ],

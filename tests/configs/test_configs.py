@@ -36,12 +36,7 @@ def test_the_micro_models_are_evaluated_on_seeds_of_their_own():
     seeds = {json.loads(problem.verifier_args)["seed"] for problem in problems}
     assert len(problems) == 1000 and max(seeds) + len(problems) < 10**9
     # What is said there for checkpoints is what the profile says, but for K and how fast.
-    of_profile = resolve(
-        RunConfig(
-            teacher="micro-student",
-            think=Think(k=asked.think.k),
-        )
-    ).config
+    of_profile = resolve(RunConfig(teacher="micro-student", think=Think(k=asked.think.k))).config
     assert (asked.domain, asked.think, asked.deliberate, asked.cache) == (
         of_profile.domain,
         of_profile.think,

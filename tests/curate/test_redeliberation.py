@@ -271,10 +271,7 @@ def test_where_the_budget_ends_all_that_was_sent_is_kept_and_a_higher_one_goes_o
 def test_the_same_is_not_asked_by_two_at_once(tmp_path, everything):
     with faulty() as server:
         deliberator = deliberator_of(server, tmp_path)
-        with (
-            Ledger(account_of(deliberator.config)).running(),
-            messages.raises("account_in_use"),
-        ):
+        with Ledger(account_of(deliberator.config)).running(), messages.raises("account_in_use"):
             everything(deliberator, 1)
         assert not server.requests
 

@@ -81,11 +81,7 @@ def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it(changes, li
         ("rslora", {"use_rslora": True}, "a rank-stabilized LoRA adapter for `micro-student`"),
         ("dora", {"use_dora": True}, "a DoRA adapter for `micro-student`"),
         ("qlora", {}, "a LoRA adapter (QLoRA: the base model had 4 bits) for"),
-        (
-            "lora",
-            None,
-            "`micro-student` (not on the Hub), with a LoRA adapter merged into it",
-        ),
+        ("lora", None, "`micro-student` (not on the Hub), with a LoRA adapter merged into it"),
     ],
 )
 def test_it_says_what_the_weights_are(tmp_path, method, lora, what):

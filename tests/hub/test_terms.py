@@ -36,8 +36,7 @@ def own(tmp_path: Path, name: str, terms: str = "allowed", licence: str = "MIT")
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["glm-4.6", "zai-org/GLM-4.6", "z-ai/glm-4.6", "zai-org/GLM-4.6-FP8"],
+    "name", ["glm-4.6", "zai-org/GLM-4.6", "z-ai/glm-4.6", "zai-org/GLM-4.6-FP8"]
 )
 def test_a_model_is_known_by_all_its_names(name):
     (author,) = authors_of(by(name))

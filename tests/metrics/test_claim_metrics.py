@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.metrics.claims import (
-    NAMES,
-    ClaimFigures,
-    claim_differences,
-    claim_metrics,
-)
+from heavydistill.metrics.claims import NAMES, ClaimFigures, claim_differences, claim_metrics
 from heavydistill.metrics.intervals import bootstrap_mean
 from heavydistill.metrics.summary import summarize
 from heavydistill.schema import Claim, Trace

@@ -136,8 +136,7 @@ def test_other_problems_are_refused_by_their_names(make_trace):
     for changed in ({"reference": "8"}, {"verifier": "math"}, {"verifier_args": '{"marker": "#"}'}):
         others = [altered(traces[0], asked=changed), *traces[1:]]
         with pytest.raises(
-            ConfigError,
-            match="another text, reference, verifier or verifier arguments there: p0",
+            ConfigError, match="another text, reference, verifier or verifier arguments there: p0"
         ):
             compare_sides(side(others), side(traces), {})
 

@@ -171,9 +171,7 @@ def made(way: Any, accuracy: float, tokens: float) -> Point:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["vote", "pass", "deliberation"]),
-            st.integers(0, 4),
-            st.integers(1, 4),
+            st.sampled_from(["vote", "pass", "deliberation"]), st.integers(0, 4), st.integers(1, 4)
         ),
         max_size=8,
     )

@@ -11,12 +11,7 @@ from heavydistill.errors import RunError
 from heavydistill.metrics.estimators import agreement_by_place
 from heavydistill.metrics.intervals import bootstrap_difference, bootstrap_mean, wilson
 from heavydistill.metrics.problem_figures import family_of
-from heavydistill.metrics.summary import (
-    NAMES,
-    STRATA,
-    Usage,
-    summarize,
-)
+from heavydistill.metrics.summary import NAMES, STRATA, Usage, summarize
 from heavydistill.schema import Trace
 
 MakeTrace = Callable[..., Trace]

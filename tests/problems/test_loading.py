@@ -143,39 +143,21 @@ def test_arguments_that_are_nested_without_end_are_a_fault_of_their_row(write):
     ("row", "says"),
     [
         (GOOD | {"id": ""}, "set.jsonl:2: the id is empty"),
-        (
-            {"text": "?", "reference": "2"},
-            message("no_column", row="set.jsonl:2", column="'id'"),
-        ),
+        ({"text": "?", "reference": "2"}, message("no_column", row="set.jsonl:2", column="'id'")),
         (GOOD, message("id_twice", row="set.jsonl:2: ", id="a", first=".*set.jsonl:1")),
         (GOOD | {"id": "b", "text": " "}, message("empty_text", place="set.jsonl:2")),
         (GOOD | {"id": "b", "text": ["hi"]}, "set.jsonl:2: column 'text' holds list"),
         (GOOD | {"id": "b", "text": "\ud800"}, "set.jsonl:2: .*lone surrogate"),
-        (
-            GOOD | {"id": "b", "reference": None},
-            message("empty_reference", place="set.jsonl:2"),
-        ),
+        (GOOD | {"id": "b", "reference": None}, message("empty_reference", place="set.jsonl:2")),
         (GOOD | {"id": "b", "reference": True}, "set.jsonl:2: column 'reference' holds bool"),
-        (
-            {"id": "b", "text": "?"},
-            message("no_column", row="set.jsonl:2", column="'reference'"),
-        ),
+        ({"id": "b", "text": "?"}, message("no_column", row="set.jsonl:2", column="'reference'")),
         (
             GOOD | {"id": "b", "reference": "a\nb"},
             'set.jsonl:2: .* several lines.*"marker": "####"',
         ),
-        (
-            GOOD | {"id": "b", "verifier": "exakt"},
-            message("no_verifier", verifier="exakt"),
-        ),
-        (
-            GOOD | {"id": "b", "verifier_args": "[]"},
-            message("args_no_object", place="set.jsonl:2"),
-        ),
-        (
-            GOOD | {"id": "b", "verifier_args": "{"},
-            message("args_no_object", place="set.jsonl:2"),
-        ),
+        (GOOD | {"id": "b", "verifier": "exakt"}, message("no_verifier", verifier="exakt")),
+        (GOOD | {"id": "b", "verifier_args": "[]"}, message("args_no_object", place="set.jsonl:2")),
+        (GOOD | {"id": "b", "verifier_args": "{"}, message("args_no_object", place="set.jsonl:2")),
         (GOOD | {"id": "b", "verifier_args": {"maker": 1}}, "set.jsonl:2: verifier_args of math"),
         (
             INSTRUCTED | {"id": "b", "instruction_id_list": ["length_constraints:number_words"]},

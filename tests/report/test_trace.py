@@ -131,12 +131,7 @@ def test_markup_in_any_text_is_printed_literally(trace, printed, nasty):
     assert trace.pool[0].verdict
     verdict = dataclasses.replace(trace.pool[0].verdict, extracted=nasty, reason=nasty)
     attempt = dataclasses.replace(
-        trace.pool[0],
-        verdict=verdict,
-        answer_text=nasty,
-        reasoning=nasty,
-        error=nasty,
-        model=nasty,
+        trace.pool[0], verdict=verdict, answer_text=nasty, reasoning=nasty, error=nasty, model=nasty
     )
     text = printed(
         print_trace, dataclasses.replace(trace, problem=problem, pool=[attempt, *trace.pool[1:]])

@@ -57,11 +57,7 @@ def test_one_question_with_other_arguments_is_not_joined(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "reason", "says"),
     [
-        (
-            answers_row(EGGS, "43"),
-            "contradictory",
-            r"a\.jsonl:2: a\.jsonl:1 has the same question",
-        ),
+        (answers_row(EGGS, "43"), "contradictory", r"a\.jsonl:2: a\.jsonl:1 has the same question"),
         (answers_row(STAIRS, "36", boxed(36)), "too_few", r"a\.jsonl:2: the problem has 1 answer"),
         (answers_row(STAIRS, None), "unfit", message("empty_reference", place="a.jsonl:2")),
         ({**answers_row(STAIRS), "answers": "?"}, "too_few", r"a\.jsonl:2: .* has 1 answer"),

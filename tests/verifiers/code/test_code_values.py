@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heavydistill.verifiers.code.inside.serialize import EncodeError, TooLarge, decode, encode
-from heavydistill.verifiers.code.values import (
-    Malformed,
-    likeness,
-    number,
-    parsed,
-    tree_of,
-)
+from heavydistill.verifiers.code.values import Malformed, likeness, number, parsed, tree_of
 
 MOST = 100_000
 PLAIN = (
