@@ -164,32 +164,6 @@ def test_a_run_goes_on_with_the_context_that_it_had(tmp_path, monkeypatch, says,
     assert (found.config.identity == resolve(before).config.identity) == (holds == 3072)
 
 
-def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_path):
-    base = tmp_path / "base"
-    shutil.copytree(MICRO, base)
-    (base / "chat_template.jinja").unlink()
-    build = f"build {RUN} --out=sets"
-    mistakes = {
-        "The tokenizer of './base' has no chat template": "generate --teacher=./base",
-        "The model folder ./nowhere/model does not exist": ("generate --teacher=./nowhere/model"),
-        "sums.csv: CSV files are not supported": "generate --problems=sums.csv",
-        "The journal base/config.json cannot be used": "generate --journal=base/config.json",
-        message("no_finished_run", folder="nowhere"): (
-            "build nowhere --student=micro-student --out=sets"
-        ),
-        "The model folder ./no/such does not exist": f"{build} --student=./no/such",
-        message("no_model", model="such"): f"{build} --student=such",
-        "The tokenizer ./base has no chat template": f"{build} --student=./base",
-    }
-    results = in_turn([[*words.split(), "--dry-run"] for words in mistakes.values()], tmp_path)
-    assert len(results) == len(mistakes)
-    for told, (code, said, imported) in zip(mistakes, results, strict=True):
-        assert (code, imported) == (2, []), (told, said, imported)
-        assert told in said, said
-        assert "--endpoint" not in said  # a student must be in this process
-    assert [path.name for path in tmp_path.iterdir()] == ["base"]
-
-
 def test_a_run_from_anywhere_to_a_provider_without_a_key_says_so_in_its_plan(
     tmp_path, monkeypatch, call
 ):
@@ -244,44 +218,6 @@ def test_there_is_no_remark_where_all_is_as_it_should_be(told, run):
     assert remarks(summary(**told), config(**run)) == []
 
 
-def test_what_is_wrong_with_a_training_is_said_before_torch_is_imported(tmp_path):
-    """Folders, model, files and GPU; importing torch and TRL takes many seconds."""
-    (tmp_path / "out" / "both").mkdir(parents=True)
-    (tmp_path / "out" / "both" / "config.json").write_text("{}", encoding="utf-8")
-    sets, on_cpu = f"--dataset_name={SETS}", "--config=micro"
-    mistakes = {
-        "There is no folder sets/none, and no such dataset": (
-            f"sft {on_cpu} --role=both --dataset_name=sets/none"
-        ),
-        f"holds no sets: manifest.json cannot be read. It is a run: `heavydistill build {RUN}`": (
-            f"sft {on_cpu} --role=both --dataset_name={RUN}"
-        ),
-        "output_dir: out/both already has a training. Give --resume_from_checkpoint true": (
-            f"sft {on_cpu} --role=both {sets}"
-        ),
-        "The model 'out/bth' cannot be loaded: there is no such folder": (
-            f"sft {on_cpu} --role=thinker {sets} --model_name_or_path=out/bth"
-        ),
-        "Did you mean out/both? Give a folder with a transformers checkpoint": (
-            f"grpo --config=micro/deliberator {sets} --model_name_or_path=out/bth"
-        ),
-        "and this machine has none. --config micro is for CPUs": (
-            f"sft --config=4b-lora --role=both {sets}"
-        ),
-        "--config micro/deliberator is for CPUs": (
-            f"grpo --config=1gpu/deliberator {sets} --model_name_or_path=micro-student"
-        ),
-        "none.yaml: No such file": f"sft {on_cpu} --role=thinker {sets} --evaluate=none.yaml",
-        "Did you mean --learning_rate?": f"sft {on_cpu} --role=thinker {sets} --lr=1e-4",
-        "Did you mean --per_device_train_batch_size?": f"sft {on_cpu} --batch-size=4",
-    }
-    results = in_turn([words.split() for words in mistakes.values()], tmp_path)
-    assert len(results) == len(mistakes)
-    for told, (code, said, imported) in zip(mistakes, results, strict=True):
-        assert told in said, said
-        assert (code, imported) == (2, []), (told, imported)
-
-
 @pytest.mark.parametrize(
     ("there", "visible", "found"),
     [([], None, False), (["nvidia0"], None, True), (["nvidia0"], "", False), (["kfd"], "0", True)],
@@ -301,11 +237,18 @@ def test_the_driver_says_whether_there_may_be_a_gpu(monkeypatch, there, visible,
 
 
 def test_a_mistake_is_named_with_where_and_the_fix_before_anything_large_is_imported(tmp_path):
+    """Importing torch, TRL and distilabel takes many seconds."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "test.jsonl").write_text('{"text": "1?", "question": "2?", "answer": "2"}')
     (tmp_path / "data" / "old.jsonl.gz").write_bytes(b"")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "served").symlink_to(RUN)
+    (tmp_path / "out" / "both").mkdir(parents=True)
+    (tmp_path / "out" / "both" / "config.json").write_text("{}", encoding="utf-8")
+    shutil.copytree(MICRO, tmp_path / "base")
+    (tmp_path / "base" / "chat_template.jinja").unlink()
+    sft, sets = "sft --config=micro --role=both", f"--dataset_name={SETS}"
+    build = f"build {RUN} --out=sets --student="
     mistakes = {
         "evaluate --config none": "none: No such file, and no shipped file has that name. Give the "
         "path of a YAML file, or one of micro, micro8, vllm.",
@@ -338,13 +281,38 @@ def test_a_mistake_is_named_with_where_and_the_fix_before_anything_large_is_impo
         "heavyskill",
         "show runs": "runs is a folder of runs. Give one of them, e.g. runs/served.",
         "build --temperature 1": "Write --set redeliberate.sampling.temperature=VALUE.",
+        "generate --teacher=./base": "The tokenizer of './base' has no chat template",
+        "generate --teacher=./nowhere/model": "The model folder ./nowhere/model does not exist",
+        "generate --problems=sums.csv": "sums.csv: CSV files are not supported",
+        "generate --journal=base/config.json": "The journal base/config.json cannot be used",
+        "build nowhere --student=micro-student": message("no_finished_run", folder="nowhere"),
+        f"{build}./no/such": "The model folder ./no/such does not exist",
+        f"{build}such": message("no_model", model="such"),
+        f"{build}./base": "The tokenizer ./base has no chat template",
+        f"{sft} --dataset_name=sets/none": "There is no folder sets/none, and no such dataset",
+        f"{sft} --dataset_name={RUN}": "holds no sets: manifest.json cannot be read. It is a run: "
+        f"`heavydistill build {RUN}`",
+        f"{sft} {sets}": "output_dir: out/both already has a training. Give "
+        "--resume_from_checkpoint true",
+        f"sft --config=micro --role=thinker {sets} --model_name_or_path=out/bth": "The model "
+        "'out/bth' cannot be loaded: there is no such folder",
+        f"grpo --config=micro/deliberator {sets} --model_name_or_path=out/bth": "Did you mean "
+        "out/both? Give a folder with a transformers checkpoint",
+        f"sft --config=4b-lora --role=both {sets}": "and this machine has none. --config micro is "
+        "for CPUs",
+        f"grpo --config=1gpu/deliberator {sets} --model_name_or_path=micro-student": "--config "
+        "micro/deliberator is for CPUs",
+        f"sft --config=micro --role=thinker {sets} --evaluate=none.yaml": "none.yaml: No such file",
+        f"sft --config=micro --role=thinker {sets} --lr=1e-4": "Did you mean --learning_rate?",
+        "sft --config=micro --batch-size=4": "Did you mean --per_device_train_batch_size?",
     }
+    there = sorted(tmp_path.rglob("*"))
     results = in_turn([words.split() for words in mistakes], tmp_path)
-    assert len(results) == len(mistakes)
     for (words, told), (code, said, imported) in zip(mistakes.items(), results, strict=True):
         assert told in " ".join(said.split()), (words, said)
         assert (code, imported) == (2, []), (words, imported)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "runs"]
+        assert "--student" not in words or "--endpoint" not in said, "it must be in this process"
+    assert sorted(tmp_path.rglob("*")) == there
 
 
 def test_a_shipped_configuration_is_named_in_every_verb(tmp_path, monkeypatch, call):

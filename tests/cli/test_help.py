@@ -79,35 +79,21 @@ def test_help_lists_few_flags_and_help_all_every_flag(helps):
     ("words", "told"),
     [
         ("genrate", "There is no verb genrate. Did you mean generate? `heavydistill --help`"),
-        (
-            "journal chek",
-            "There is no verb chek. Did you mean check? `heavydistill journal --help`",
-        ),
-        (
-            "generate --tacher=m",
-            message("no_flag", flag="--tacher") + " Did you mean --teacher? `heavydistill",
-        ),
-        (
-            "--vrsion",
-            message("no_flag", flag="--vrsion") + " Did you mean --version? `heavydistill --help`",
-        ),
-        (
-            "generate --temperature 0.7",
-            message("no_flag", flag="--temperature") + " Write --set think.sampling",
-        ),
-        ("generate -k 8", message("no_flag", flag="-k") + " Did you mean --k? `heavydistill"),
+        ("journal chek", "There is no verb chek. Did you mean check? `heavydistill journal --help"),
+        ("generate --tacher=m", "NO FLAG Did you mean --teacher? `heavydistill"),
+        ("--vrsion", "NO FLAG Did you mean --version? `heavydistill --help`"),
+        ("generate --temperature 0.7", "NO FLAG Write --set think.sampling"),
+        ("generate -k 8", "NO FLAG Did you mean --k? `heavydistill"),
         ("generate test.jsonl", "Unexpected argument: test.jsonl. Did you mean --problems test"),
         ("generate --k eight", "--k: must be a whole number (got 'eight'). Number of trajectories"),
-        (
-            "build --presett x",
-            message("no_flag", flag="--presett") + " Did you mean --preset? `heavydistill",
-        ),
+        ("build --presett x", "NO FLAG Did you mean --preset? `heavydistill"),
     ],
 )
 def test_a_mistyped_verb_or_flag_is_named_with_the_nearest(words, told, call):
     code, printed, said = call(*words.split())
-    assert (code, printed) == (2, "")
-    assert said.startswith(f"Error: {told}")
+    flag = next((word.partition("=")[0] for word in words.split() if word[0] == "-"), "")
+    told = told.replace("NO FLAG", message("no_flag", flag=flag))
+    assert (code, printed) == (2, "") and said.startswith(f"Error: {told}")
 
 
 @pytest.mark.parametrize(

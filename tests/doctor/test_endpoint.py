@@ -279,11 +279,15 @@ def test_missing_counts_are_said(usage):
     assert by_check["usage"].result == "warning"
 
 
-def test_a_reply_that_ended_before_the_limit_is_not_taken_for_a_cut_off_one():
-    reply = fake_server.completion("34")
+def replying(reply: fake_server.Answer, **endpoint: Any) -> dict[str, Any]:
+    """Findings about a server that always says the same."""
     with fake_server.serving(lambda body: reply) as server:
-        asked = Endpoint(base_url=server.base_url, retries=0)
-        findings = {f.check: f for f in Examination(patient(), asked, ESTIMATE).findings}
+        asked = Endpoint(base_url=server.base_url, retries=0, **endpoint)
+        return {each.check: each for each in Examination(patient(), asked, ESTIMATE).findings}
+
+
+def test_a_reply_that_ended_before_the_limit_is_not_taken_for_a_cut_off_one():
+    findings = replying(fake_server.completion("34"))
     assert findings["cut off"].result == "ok"
     assert findings["cut off"].text.endswith("ended by itself after 7 tokens")
 
@@ -297,9 +301,7 @@ def test_a_cut_off_response_that_looks_finished_is_a_failure():
 
 def test_an_answer_in_the_field_of_the_thinking_is_the_parsers_fault():
     reply = fake_server.completion("", reasoning_content="17 + 25 - 8 is \\boxed{34}.")
-    with fake_server.serving(lambda body: reply) as server:
-        asked = Endpoint(base_url=server.base_url, retries=0)
-        findings = {f.check: f for f in Examination(patient(), asked, ESTIMATE).findings}
+    findings = replying(reply)
     assert findings["thinking"].result == "failure"
     assert "reasoning parser" in findings["thinking"].text
     assert "--reasoning-parser" in findings["thinking"].fix
@@ -333,10 +335,8 @@ def test_a_server_that_refuses_everything_is_an_error_without_the_key(monkeypatc
 def test_a_refusal_shows_neither_the_key_nor_control_characters(monkeypatch, status):
     monkeypatch.setenv("SOME_KEY", "sk-secret")
     message = "\x1b]0;title\x07" + "x" * 470 + "sk-secret"
-    with fake_server.serving(lambda body: (status, {"error": {"message": message}})) as server:
-        asked = Endpoint(base_url=server.base_url, api_key_env="SOME_KEY", retries=0)
-        with messages.raises("plain_request_refused") as raised:
-            Examination(patient(), asked, ESTIMATE)
+    with messages.raises("plain_request_refused") as raised:
+        replying((status, {"error": {"message": message}}), api_key_env="SOME_KEY")
     assert "sk-" not in str(raised.value) and str(raised.value).isprintable()
 
 

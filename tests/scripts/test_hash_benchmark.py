@@ -36,28 +36,18 @@ def test_a_file_of_texts_becomes_a_file_of_hashes(file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("words", "message"),
     [
-        ("tasks.jsonl", "Columns there: nr, task"),
-        ("absent.jsonl", "absent.jsonl: No such file"),
-        ("hub:nobody/nothing", "Check --from, --subset, --split"),
+        ("--from=tasks.jsonl --out=out.parquet", "Columns there: nr, task"),
+        ("--from=absent.jsonl --out=out.parquet", "absent.jsonl: No such file"),
+        ("--from=hub:nobody/nothing --out=out.parquet", "Check --from, --subset, --split"),
+        ("--from=tasks.jsonl --column=task --out=x.bin", "must end in .parquet"),
+        ("--from=tasks.jsonl --column=task --out=tasks.jsonl/x.parquet", "Error: "),
     ],
 )
-def test_what_cannot_be_read_is_an_error_that_says_the_fix(file, tmp_path, source, message):
-    place = source if source.startswith("hub:") else file.parent / source
-    out = tmp_path / "out.parquet"
-    done = run("--from", place, "--name", "tasks", "--out", out)
+def test_what_cannot_be_done_is_an_error_that_says_why(file, monkeypatch, words, message):
+    monkeypatch.chdir(file.parent)
+    done = run("--name=tasks", *words.split())
     assert done.returncode == 2
     assert message in done.stderr and "Traceback" not in done.stderr
-    assert not out.exists()
-
-
-def test_a_file_that_no_build_would_find_is_refused(file, tmp_path):
-    done = run("--from", file, "--column", "task", "--name", "x", "--out", tmp_path / "x.bin")
-    assert done.returncode == 2 and "must end in .parquet" in done.stderr
-
-
-def test_a_place_that_cannot_be_written_is_an_error(file):
-    done = run("--from", file, "--column", "task", "--name", "x", "--out", file / "x.parquet")
-    assert done.returncode == 2
-    assert done.stderr.startswith("Error: ") and "Traceback" not in done.stderr
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
