@@ -17,7 +17,7 @@ from unittest import mock
 _TURN_S = 0.05  # the most that passes between two looks at the clock
 
 
-def fair_time() -> Callable[[], float]:
+def fair_time(turn_s: float = _TURN_S) -> Callable[[], float]:
     lock = threading.Lock()
     now = seen = time.monotonic()
 
@@ -25,15 +25,15 @@ def fair_time() -> Callable[[], float]:
         nonlocal now, seen
         with lock:
             before, seen = seen, time.monotonic()
-            now += min(seen - before, _TURN_S)
+            now += min(seen - before, turn_s)
             return now
 
     return read
 
 
-def brief(timeout: float | None) -> float:
+def brief(timeout: float | None, turn_s: float = _TURN_S) -> float:
     """Half a turn at most; whoever waits looks at the clock then, and waits again."""
-    return min(1.0 if timeout is None else timeout, _TURN_S / 2)
+    return min(1.0 if timeout is None else timeout, turn_s / 2)
 
 
 @contextlib.contextmanager

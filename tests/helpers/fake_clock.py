@@ -17,6 +17,8 @@ from unittest import mock
 
 from fair_clock import brief, fair_time
 
+_TURN_S = 0.005  # as nobody waits for this clock, a busy machine may have many turns
+
 
 class _Jump(selectors.DefaultSelector):
     now = 0.0
@@ -42,7 +44,7 @@ class _Clock:
 
     def __init__(self, loop: Any) -> None:
         self._loop, self._select = loop, loop._selector.select
-        self._fair, self._jumped = fair_time(), 0.0
+        self._fair, self._jumped = fair_time(_TURN_S), 0.0
         self.asked = 0
         self._resting: dict[threading.Event, socket.socket] = {}
 
@@ -52,7 +54,7 @@ class _Clock:
     def select(self, timeout: float | None = None) -> list[Any]:
         # Looked up first: what a server sends before it rests is here when it does.
         waits = timeout if timeout and self.asked == self._heeded() else 0.0
-        ready = self._select(0 if waits else brief(timeout))
+        ready = self._select(0 if waits else brief(timeout, _TURN_S))
         self._jumped += 0.0 if ready else waits
         return ready
 

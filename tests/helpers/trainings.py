@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -163,6 +164,28 @@ def written(folder: Path, least: dict[str, Any], **keys: Any) -> str:
     path = folder / "keys.yaml"
     path.write_text(yaml.safe_dump(tree), encoding="utf-8")
     return str(path)
+
+
+def run_file(folder: Path, size: int = 20, more: str = "") -> Path:
+    """The configuration of a run on so many micro problems."""
+    file = folder / "run.yaml"
+    problems = f"problems: {{source: micro, size: {size}, seed: 9}}\ndomain: brief\n"
+    file.write_text(f"{problems}{more}", "utf-8")
+    return file
+
+
+def broken_off(folder: Path, last: int, copy: Path | None = None) -> Path:
+    """A training, or a copy of it, as if it had ended before it saved its last checkpoint."""
+    folder = shutil.copytree(folder, copy) if copy else folder
+    shutil.rmtree(folder / f"checkpoint-{last}")
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).unlink()
+    return folder
+
+
+def weights_of(folder: Path) -> bytes:
+    """Of a whole model."""
+    return (folder / "model.safetensors").read_bytes()
 
 
 def refusal(call: Callable[..., Any], *given: Any, **keys: Any) -> str:

@@ -77,12 +77,10 @@ def test_keys_and_seeds_of_a_user_turn_are_those_of_version_0_1():
     )
     assert prompt_id(first.messages) == "57b1d9c7bcae2d77"
     assert (first.seed, second.seed) == (369820859, 429243837)
-    assert key("m", "rev", first) == (
-        "9c93b0afecd1b7397ba14928a19a931fd95a8fc53a3d3ff2aa1e5b08ace6abc7"
-    )
-    assert key("m", "rev", second) == (
-        "a81a0eee33022147a480204a2fbf4321c12f858a8cf1c1de6d241d15c580e50c"
-    )
+    assert [key("m", "rev", each) for each in (first, second)] == [
+        "9c93b0afecd1b7397ba14928a19a931fd95a8fc53a3d3ff2aa1e5b08ace6abc7",
+        "a81a0eee33022147a480204a2fbf4321c12f858a8cf1c1de6d241d15c580e50c",
+    ]
 
 
 def test_every_part_of_a_conversation_is_in_the_key_and_in_the_size_of_a_prompt():
@@ -152,15 +150,12 @@ def test_a_full_disk_stops_the_writer_and_leaves_what_was_written(tmp_path, monk
         return write(file, data[: len(data) // 2])
 
     monkeypatch.setattr(os, "write", half)
-    with messages.raises(
-        "journal_unwritable", why="No space left on device", fix="Make room there"
-    ):
+    full = {"why": "No space left on device", "fix": "Make room there"}
+    with messages.raises("journal_unwritable", **full):
         journal.put(record(request(index=1), "b"))
     monkeypatch.undo()
     # Nothing may follow half of a line.
-    with messages.raises(
-        "journal_unwritable", why="No space left on device", fix="Make room there"
-    ):
+    with messages.raises("journal_unwritable", **full):
         journal.put(record(request(index=2), "c"))
     journal.close()
     assert answers(tmp_path, 3) == ["a", None, None]
@@ -281,12 +276,11 @@ def test_a_disk_that_fails_to_flush_is_not_trusted_again(tmp_path, monkeypatch):
     def broken(file: int) -> None:
         raise OSError(5, "Input/output error")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", broken)
+    monkeypatch.setattr(os, "fdatasync", broken)
+    for index in range(2):
         with messages.raises("journal_unwritable", why="Input/output error", fix="Check the disk"):
-            journal.put(record(request(index=0)))
-    with messages.raises("journal_unwritable", why="Input/output error", fix="Check the disk"):
-        journal.put(record(request(index=1)))
+            journal.put(record(request(index=index)))
+        monkeypatch.undo()
 
 
 def test_a_record_that_cannot_be_written_down_harms_no_other(tmp_path):

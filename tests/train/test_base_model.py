@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from runs import build, write_run
 from students import MICRO, TURN_ENDS
@@ -162,8 +163,8 @@ def test_sets_with_different_templates_are_refused(sets, own_template, tmp_path)
         f"- {{path: {own_template}, role: thinker}}\n",
         encoding="utf-8",
     )
-    said = refusal(loaded, None, tmp_path / "out", config=config, role=None)
-    assert "have different chat templates" in said
+    with messages.raises("other_templates", names="own, sets"):
+        loaded(None, tmp_path / "out", config=config, role=None)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,18 @@ from typing import Any
 import messages
 import pytest
 from students import MICRO
-from trainings import flags, history, last_checkpoint, logged, refusal, run, sft_arguments, start
+from trainings import (
+    broken_off,
+    flags,
+    history,
+    last_checkpoint,
+    logged,
+    refusal,
+    run,
+    sft_arguments,
+    start,
+    weights_of,
+)
 
 from heavydistill.store.training_record import TrainingRecord, read_record, write_record
 from heavydistill.train import checkpoints
@@ -257,9 +268,9 @@ def test_a_training_that_is_killed_while_it_saves_ends_as_if_it_was_not(sets, tm
     assert "resumes from checkpoint-2" in said
     assert "Removed checkpoint-4, which was not whole." in said
     assert run(flags(sets, tmp_path / "whole", **STEPS))[0] == 0
-    weights = [tmp_path / name / "model.safetensors" for name in ("killed", "whole")]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
-    ours, other = (read_record(path.parent).result for path in weights)
+    both = [tmp_path / name for name in ("killed", "whole")]
+    assert weights_of(both[0]) == weights_of(both[1])
+    ours, other = (read_record(folder).result for folder in both)
     assert ours and other and ours.steps == other.steps == 6
     since = logged(tmp_path / "whole", "loss")[2:]
     assert ours.train_loss == pytest.approx(sum(since) / 4, rel=1e-3)
@@ -366,10 +377,7 @@ def begun(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that broke off behind half of its steps."""
     out = tmp_path_factory.mktemp("begun") / "out"
     train(prepare(sft_arguments(sets, out, **EIGHT_STEPS)))
-    shutil.rmtree(out / "checkpoint-8")
-    for name in ("config.json", "model.safetensors"):
-        (out / name).unlink()
-    return out
+    return broken_off(out, 8)
 
 
 def gone_on(begun: Path, sets: Path, out: Path, **keys: Any) -> Path:

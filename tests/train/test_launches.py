@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import runs
 from marked import MARK, alive, eventually
-from trainings import Trained, last_checkpoint, logged, main
+from trainings import Trained, last_checkpoint, logged, main, run_file
 
 from heavydistill.store.training_record import read_record
 from heavydistill.train.callbacks import LOG
@@ -188,12 +188,7 @@ def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
     out = tmp_path / "out"
     shows = tmp_path / "shows.py"
     shows.write_text(SHOWS_TYPES, "utf-8")
-    asked = tmp_path / "run.yaml"
-    asked.write_text(
-        "problems: {source: micro, size: 8, seed: 9}\ndomain: brief\n"
-        "think: {k: 2, sampling: {max_tokens: 192}}\n",
-        "utf-8",
-    )
+    asked = run_file(tmp_path, 8, "think: {k: 2, sampling: {max_tokens: 192}}\n")
     ran = run(
         *["-m", "accelerate.commands.launch", "--num_processes", "2", "--main_process_port", "0"],
         *["--config_file", str(ACCELERATE / f"{launch}.yaml")],

@@ -1,6 +1,7 @@
 """A judge in GRPO: asked about undecided responses alone, over real HTTP, bounded and journaled."""
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 from messages import message
-from test_grpo_processes import ROOT, run
+from test_grpo_processes import in_two_processes
 from trainings import grpo_arguments, last_checkpoint, refusal
 
 from heavydistill.config.models import Judge
@@ -342,9 +343,7 @@ def test_a_thinker_learns_from_a_judge_and_a_resumed_training_asks_nothing_twice
         assert len(set(questions)) == len(questions)
         # The last checkpoint is lost: its steps are taken again, with the same responses.
         asked = len(server.requests)
-        for path in last_checkpoint(out).iterdir():
-            path.unlink()
-        last_checkpoint(out).rmdir()
+        shutil.rmtree(last_checkpoint(out))
         again = train(prepare(grpo_arguments(None, out, **keys, resume_from_checkpoint="true")))
         assert len(server.requests) == asked
         assert again.result.judging.asked > 0
@@ -362,10 +361,8 @@ def test_a_training_goes_on_while_its_judge_is_down(tmp_path, capfd):
     assert result.judging.failed == result.judging.asked > 0
     assert result.rollouts["judge/failed"].first == result.rollouts["judge/asked"].first > 0
     # No response earned a reward that the judge should have decided.
-    assert (
-        result.rollouts.get("verdict/correct") is None
-        or not result.rollouts["verdict/correct"].last
-    )
+    correct = result.rollouts.get("verdict/correct")
+    assert correct is None or not correct.last
     assert "does not answer" in capfd.readouterr().out
 
 
@@ -398,12 +395,8 @@ with VerdictPool(Verifying(workers=1)) as pool, opened(run, 60) as judge:
 
 @pytest.mark.slow
 def test_the_main_process_asks_for_all_and_each_has_the_verdicts_on_its_own(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(IN_TWO_PROCESSES, encoding="utf-8")
-    launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
-    flags = ["--config_file", str(launch), "--main_process_port", "0"]
     with serving(by_word) as server:
-        run("accelerate.commands.launch", *flags, str(program), str(tmp_path), server.base_url)
+        in_two_processes(IN_TWO_PROCESSES, tmp_path, server.base_url)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first[0] == [[1.0], [1.0, 1.0], [1.0]]
     assert second[0] == [[1.0, 0.0], [1.0, 1.0], [1.0]]

@@ -1,12 +1,20 @@
 """GRPO of the micro student on a set that was built from a real run, and on episodes."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from students import MICRO
-from trainings import LOOKED_AT, Trained, grpo_arguments, history, logged
+from trainings import (
+    LOOKED_AT,
+    Trained,
+    broken_off,
+    grpo_arguments,
+    history,
+    logged,
+    run_file,
+    weights_of,
+)
 
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.train.grpo.passk import TOO_FEW
@@ -79,24 +87,14 @@ def test_an_adapter_is_really_trained(real, tmp_path, mode):
 
 def episodes_of(folder: Path) -> dict[str, Any]:
     """Keys of a training on episodes of two attempts, whose run is written into the folder."""
-    run = folder / "run.yaml"
-    run.write_text(
-        "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
-        "think: {k: 2, sampling: {max_tokens: 192}}\n",
-        "utf-8",
-    )
+    run = run_file(folder, more="think: {k: 2, sampling: {max_tokens: 192}}\n")
     return {"mode": "joint", "run": run, "num_generations": 6, "per_device_train_batch_size": 6}
 
 
 def test_what_goes_on_from_a_generation_ends_as_the_same_model(trained, real, tmp_path):
-    out = tmp_path / "out"
-    shutil.copytree(trained.folder, out)
-    for name in ("checkpoint-8", "model.safetensors", "config.json"):
-        path = out / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    out = broken_off(trained.folder, 8, tmp_path / "out")
     record = train(prepare(grpo_arguments(real, out, **STEPS, resume_from_checkpoint="true")))
-    weights = [folder / "model.safetensors" for folder in (out, trained.folder)]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert weights_of(out) == weights_of(trained.folder)
     assert record.result is not None and trained.record.result is not None
     assert record.result.steps == 8
     assert 0 < record.result.tokens < trained.record.result.tokens
@@ -105,9 +103,7 @@ def test_what_goes_on_from_a_generation_ends_as_the_same_model(trained, real, tm
 
 @pytest.mark.parametrize("of_pool", [{}, {"pass_at_k": 2, "scale_rewards": "none"}])
 def test_a_thinker_learns_from_problems(tmp_path, of_pool):
-    run = tmp_path / "run.yaml"
-    run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
-    keys = {**STEPS, "max_steps": 4, "mode": "thinker", "run": run, **of_pool}
+    keys = {**STEPS, "max_steps": 4, "mode": "thinker", "run": run_file(tmp_path), **of_pool}
     record = train(prepare(grpo_arguments(None, tmp_path / "out", **keys)))
     assert bool(logged(tmp_path / "out", TOO_FEW)) == bool(of_pool)
     assert has_learnt(tmp_path / "out")
@@ -153,11 +149,7 @@ def test_episodes_that_go_on_end_as_the_same_model(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     train(prepare(grpo_arguments(None, whole, **keys)))
     assert has_learnt(whole)
-    shutil.copytree(whole, broken)
-    shutil.rmtree(broken / "checkpoint-4")
-    for name in ("model.safetensors", "config.json"):
-        (broken / name).unlink()
+    broken_off(whole, 4, broken)
     record = train(prepare(grpo_arguments(None, broken, **keys, resume_from_checkpoint="true")))
     assert record.result is not None and record.result.steps == 4
-    weights = [folder / "model.safetensors" for folder in (whole, broken)]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert weights_of(whole) == weights_of(broken)

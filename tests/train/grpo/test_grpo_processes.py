@@ -88,12 +88,17 @@ def run(*module: str) -> str:
     return done.stdout
 
 
-def test_processes_agree_and_count_every_answer_once(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, encoding="utf-8")
+def in_two_processes(program: str, folder: Path, *more: str) -> str:
+    """What a program says in two processes; it is given the folder, and more words."""
+    (folder / "program.py").write_text(program, encoding="utf-8")
     launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
     flags = ["--config_file", str(launch), "--main_process_port", "0"]
-    said = run("accelerate.commands.launch", *flags, str(program), str(tmp_path))
+    words = [str(folder / "program.py"), str(folder), *more]
+    return run("accelerate.commands.launch", *flags, *words)
+
+
+def test_processes_agree_and_count_every_answer_once(tmp_path):
+    said = in_two_processes(PROGRAM, tmp_path)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
 
     # The mean over processes is 0.7 from step 2 on, where the training ends and rolls back.
