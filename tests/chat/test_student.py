@@ -4,6 +4,7 @@ import datetime
 import json
 from typing import Any
 
+import messages
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -54,9 +55,8 @@ def test_a_template_that_knows_no_thinking_takes_it_in_the_text(tmp_path):
 
 def test_a_student_without_a_chat_template_is_refused_until_one_is_given(tmp_path):
     name = checkpoint(tmp_path / "base", None)
-    with pytest.raises(ConfigError, match="no chat template") as refused:
+    with messages.raises("no_chat_template", tokenizer=name):
         Student(name)
-    assert "--chat-template FILE" in refused.value.fix
     file = tmp_path / "own.jinja"
     file.write_text(PLAIN, encoding="utf-8")
     student = Student(name, file)
@@ -68,19 +68,19 @@ def test_the_default_one_of_several_templates_is_taken():
     tokenizer.chat_template = {"tool_use": "{{ 1 }}", "default": PLAIN}
     assert fit(tokenizer).chat.template == PLAIN
     tokenizer.chat_template = {"tool_use": "{{ 1 }}"}
-    with pytest.raises(ConfigError, match="no chat template"):
+    with messages.raises("no_chat_template"):
         fit(tokenizer)
 
 
 def test_a_file_that_is_no_template_is_refused_with_its_place(tmp_path):
     file = tmp_path / "broken.jinja"
     file.write_text("{{ messages[0].content }}\n{% for message in %}", encoding="utf-8")
-    with pytest.raises(ConfigError, match="not valid Jinja: line 2"):
+    with messages.raises("template_no_jinja", line=2):
         Student("micro-student", file)
     file.write_text("\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"broken\.jinja is empty"):
+    with messages.raises("template_empty", file=file):
         Student("micro-student", file)
-    with pytest.raises(ConfigError, match=r"missing\.jinja cannot be read"):
+    with messages.raises("template_unreadable", file=tmp_path / "missing.jinja"):
         Student("micro-student", tmp_path / "missing.jinja")
     file.write_text("{{ raise_exception('Only on Sundays') }}", encoding="utf-8")
     with pytest.raises(ConfigError, match="Only on Sundays"):
@@ -91,14 +91,14 @@ def test_a_prompt_that_closes_thinking_and_cannot_open_it_is_refused(tmp_path):
     closed = PLAIN.replace(
         "'<|im_start|>assistant\\n' }}", "'<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' }}"
     )
-    with pytest.raises(ConfigError, match="drops or changes a part of the response"):
+    with messages.raises("template_loses"):
         Student(checkpoint(tmp_path, closed))
 
 
 def test_a_tokenizer_without_an_end_of_sequence_is_refused():
     tokenizer = tokenizer_with(PLAIN)
     tokenizer.eos_token = None
-    with pytest.raises(ConfigError, match="names no token that ends a response"):
+    with messages.raises("no_end_token"):
         fit(tokenizer)
 
 
@@ -133,7 +133,7 @@ def test_todays_date_does_not_change_a_build(monkeypatch):
 
 
 def test_a_date_that_cannot_be_fixed_is_refused():
-    with pytest.raises(ConfigError, match="today's date"):
+    with messages.raises("template_of_today"):
         fit(tokenizer_with("{% set how = '%Y' %}{{ strftime_now(how) }}" + PLAIN))
 
 

@@ -4,10 +4,10 @@ import dataclasses
 import json
 from collections.abc import Callable
 
+import messages
 import pytest
 from generations import altered, problem
 
-from heavydistill.errors import RunError
 from heavydistill.metrics.estimators import agreement_by_place
 from heavydistill.metrics.intervals import bootstrap_difference, bootstrap_mean, wilson
 from heavydistill.metrics.problem_figures import family_of
@@ -124,7 +124,7 @@ def test_thinking_copies_and_what_counted_caches_are_counted(make_trace, with_ca
 
 
 def test_no_traces_is_a_clear_error():
-    with pytest.raises(RunError, match="no traces to summarize"):
+    with messages.raises("no_traces"):
         summarize([])
 
 

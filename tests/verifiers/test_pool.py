@@ -4,12 +4,12 @@ import signal
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 
+import messages
 import pytest
 from own_verifiers import DEEDS
 from verdict_pools import LIMIT_S, SETTINGS, ends, is_alive, problem, said, worker
 
 from heavydistill.config.run import Verifying
-from heavydistill.errors import ConfigError
 from heavydistill.verifiers import workers
 from heavydistill.verifiers.base import Decision, stamped
 from heavydistill.verifiers.exact import Exact
@@ -266,5 +266,6 @@ def test_references_are_checked_in_workers(pool):
 
 def test_a_file_that_is_no_verifier_is_refused(tmp_path):
     (tmp_path / "broken.py").write_text("1/0")
-    with pytest.raises(ConfigError, match="ZeroDivisionError"):
-        VerdictPool(Verifying(own=[str(tmp_path / "broken.py")]))
+    file = str(tmp_path / "broken.py")
+    with messages.raises("no_own_verifier", file=file, why="ZeroDivisionError"):
+        VerdictPool(Verifying(own=[file]))

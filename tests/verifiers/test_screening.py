@@ -1,9 +1,9 @@
+import messages
 import pytest
 from judging import judged
 from samples import trajectory
 
 from heavydistill.config.run import Verifying
-from heavydistill.errors import ProblemsError
 from heavydistill.schema import Problem, Trajectory
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
@@ -59,5 +59,6 @@ def test_a_verifier_that_breaks_or_does_not_exist_leaves_it_undecided():
     assert broken.label == unknown.label == "undecided"
     assert (broken.reason, unknown.reason) == ("verifier_error:ValueError", "unknown_verifier")
     assert (broken.verifier, unknown.verifier) == ("exact@2", "exakt@unknown")
-    with pytest.raises(ProblemsError, match=f"Verifiers: {', '.join(registry.names())}"):
+    with messages.raises("no_verifier", verifier="exakt", nearest="exact") as raised:
         registry.get("exakt")
+    assert ", ".join(registry.names()) in str(raised.value)
