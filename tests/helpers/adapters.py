@@ -29,10 +29,7 @@ def write_adapter(
 ) -> Path:
     """An adapter whose weights are random and change every answer, with the base's tokenizer.
 
-    Args:
-        strength: Standard deviation of what training would have moved.
-        load: What the base is loaded with, e.g. a quantization.
-        changes: Of its configuration.
+    ``strength`` is the standard deviation of what training would have moved.
     """
     import torch
     from peft import LoraConfig, get_peft_model

@@ -32,10 +32,7 @@ def run_command(
 ) -> CompletedProcess[str]:
     """Give a command of heavydistill: its exit code and what it printed.
 
-    Args:
-        words: After the program's name.
-        cwd: Where it is given.
-        environment: Set while it runs; it prints 80 columns unless COLUMNS is among them.
+    It prints 80 columns unless COLUMNS is in its environment.
     """
     from heavydistill.cli.app import main
 

@@ -106,11 +106,7 @@ def commands_in(script: str) -> Iterator[list[str]]:
 
 
 def check_command(words: list[str]) -> None:
-    """Parse a command by its own parser, and look for the files that it names.
-
-    Raises:
-        Exception: A flag, a key or a file does not exist, or a value is not accepted.
-    """
+    """Raise where a command has a flag, key, value or file that does not exist."""
     for word in words:
         if (file := _FILE.fullmatch(word)) and not (ROOT / file[1]).exists():
             raise FileNotFoundError(file[1])
@@ -127,11 +123,7 @@ def check_command(words: list[str]) -> None:
 
 
 def check_prose(text: str) -> None:
-    """Look for verbs, flags and keys that the prose of a page names in code, and that do not exist.
-
-    Raises:
-        Exception: As ``check_command``.
-    """
+    """Raise where the prose of a page names, in code, a verb, flag or key that does not exist."""
     for code in _CODE.findall(text):
         words = code.split()
         if words[:1] == ["heavydistill"] and len(words) > 1 and not _is_placeholder(words[1]):

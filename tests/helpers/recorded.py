@@ -24,13 +24,9 @@ K8: dict[str, Sequence[float]] = {
 def history(
     curves: dict[str, Sequence[float]], steps: int = 150, noise: float = 0.02, every: int = 1
 ) -> list[dict[str, Any]]:
-    """``log_history`` of a training with such curves.
+    """``log_history`` of a training with such curves, given at equal distances.
 
-    Args:
-        curves: Values at equal distances, with straight lines between them.
-        steps: Of the training.
-        noise: Of each logged value, relative.
-        every: ``logging_steps``; evaluations are where the curves are given.
+    Evaluations are where the curves are given; ``noise`` is relative.
     """
     rng = random.Random(0)
     entries: list[dict[str, Any]] = []

@@ -216,13 +216,7 @@ def main(given: list[str], script: Path = SCRIPT) -> int:
 
 
 def start(given: list[str], before: str = "", **environment: str) -> subprocess.Popen[str]:
-    """The script in a process of its own.
-
-    Args:
-        given: Its flags.
-        before: Code that is run in the process before it.
-        environment: Variables beside those of this process.
-    """
+    """The script in a process of its own, in which the code ``before`` is run first."""
     code = f"{before}\nimport runpy, sys; sys.argv = sys.argv[1:]\n"
     code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     return subprocess.Popen(

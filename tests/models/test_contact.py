@@ -107,12 +107,9 @@ ONE_TOKEN = completion("x", finish_reason="length")
 def routed(
     gets: dict[str, Any], posts: dict[str, Any], guards: str = ""
 ) -> Iterator[tuple[str, list[tuple[str, str, Any]]]]:
-    """A server with an answer to each path: (its root, what was asked: method, path, body).
+    """A server with an answer to each path, and 404: (its root, method, path and body asked).
 
-    Args:
-        gets: Path to a list of models, or to bytes; 404 for any other.
-        posts: Path to an answer.
-        guards: Methods for which the key must be right.
+    ``guards`` are the methods for which the key must be right.
     """
     asked: list[tuple[str, str, Any]] = []
 

@@ -44,13 +44,7 @@ def made_up(
 
 
 class Replayed(Episodes):
-    """Gives the same episodes whatever the policy is.
-
-    Args:
-        k: Thinkers.
-        played: Those of a generation, of all processes.
-        process: Number of this one.
-    """
+    """Gives the same episodes whatever the policy is; ``played`` are those of all processes."""
 
     def __init__(self, k: int, played: list[Rollout], process: int = 0) -> None:
         self.k, self.d = k, len(played[0].rows) - k

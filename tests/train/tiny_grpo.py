@@ -85,8 +85,7 @@ def rewarding(**metrics: Callable[[int], float]) -> Callable[..., Any]:
 class Scripted:
     """A judge: of each evaluation, so many of the first role's answers are right, and no other's.
 
-    Attributes:
-        seen: (rows, completion ids) of each call.
+    It keeps (rows, completion ids) of each call in ``seen``.
     """
 
     def __init__(self, *shares: float) -> None:

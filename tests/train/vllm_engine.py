@@ -33,14 +33,7 @@ class SamplingParams:
 
 
 class LLM:
-    """vLLM's class of this name.
-
-    Attributes:
-        loads: Number of the weights that were sent so far.
-        asked: (prompt ids, maximum number of tokens) of all requests.
-        events: What was asked of it besides, in order.
-        written: The token ids of all responses.
-    """
+    """vLLM's class of this name."""
 
     made: list[LLM]
     dtype = torch.float32
@@ -55,10 +48,10 @@ class LLM:
         self._ends = self._model.generation_config.eos_token_id
         self._awake = {"weights", "kv_cache"}
         self._loaded: set[str] = set(self._weights)
-        self.loads = 0
-        self.asked: list[tuple[list[int], int | None]] = []
-        self.events: list[str] = []
-        self.written: list[list[int]] = []
+        self.loads = 0  # weights that were sent so far
+        self.asked: list[tuple[list[int], int | None]] = []  # prompt ids and most tokens
+        self.events: list[str] = []  # what else was asked of it
+        self.written: list[list[int]] = []  # token ids of all responses
         worker = SimpleNamespace(
             model_runner=SimpleNamespace(model=SimpleNamespace(load_weights=self._load))
         )

@@ -54,10 +54,7 @@ PROMPT = "Problem\nWhat is 2 * 3?\n==== Attempt 1\nIt is 6.\n==== Attempt 2\nIt 
 def write_sets(folder: Path, without: tuple[str, str] | None = None, **changes: Any) -> Path:
     """Two problems with two attempts each; the second one is kept for validation.
 
-    Args:
-        folder: Made.
-        without: A set and a split of it that has no rows.
-        changes: Fields of the manifest that are other than usual.
+    ``without`` is a set and a split of it that has no rows; ``changes`` are of the manifest.
     """
     rows: dict[tuple[str, str], list[Any]] = {}
     for number, split in enumerate(("train", "validation")):
