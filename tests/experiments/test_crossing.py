@@ -8,11 +8,11 @@ from typing import Any
 
 import messages
 import pytest
+from command_line import MICRO
 from fake_server import completion, serving
 from generations import deliberation
 from pool_folders import pool_of
 
-import heavydistill
 from heavydistill.config.run import load_config
 from heavydistill.errors import UserError
 from heavydistill.experiments.crossing import CrossingPlan, check, crossed
@@ -21,14 +21,6 @@ from heavydistill.metrics.summary import summarize
 from heavydistill.run.generate import Plan as RunPlan
 from heavydistill.run.generate import RunResult
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
-
-MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
-
-
-@pytest.fixture
-def trained(tmp_path):
-    """A checkpoint, which has no profile."""
-    return str(shutil.copytree(MICRO, tmp_path / "models" / "trained"))
 
 
 def checked(tmp_path: Path, thinkers: list[str], readers: list[str], **keys: Any) -> CrossingPlan:
@@ -126,7 +118,7 @@ def test_a_budget_that_is_given_holds_for_every_reader(tmp_path):
 def test_a_server_must_have_all_models_before_one_is_asked(tmp_path, thinkers, readers):
     listed = [{"id": name, "object": "model"} for name in ("base", "first")]
     with serving(lambda body: completion("no"), (200, {"object": "list", "data": listed})) as at:
-        keys = {"endpoint__base_url": at.base_url, "endpoint__tokenizer": str(MICRO)}
+        keys = {"endpoint__base_url": at.base_url, "endpoint__tokenizer": MICRO}
         plan = checked(tmp_path, thinkers, readers, **keys)
         with messages.raises("model_not_served", model="frist"):
             crossed(plan, lambda _, each: pytest.fail("it was asked"))

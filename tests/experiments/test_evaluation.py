@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,12 +37,6 @@ from heavydistill.run.generate import RunResult
 from heavydistill.run.result import made_by
 from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import REJECTS_FOLDER, TRACES_FOLDER, read_traces, write_traces
-
-
-@pytest.fixture
-def trained(tmp_path):
-    """A checkpoint, which has no profile."""
-    return str(shutil.copytree(MICRO, tmp_path / "models" / "trained"))
 
 
 def config(**keys: Any) -> RunConfig:

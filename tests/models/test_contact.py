@@ -8,7 +8,7 @@ from typing import Any
 import messages
 import pytest
 from fake_server import Answer, completion, serving
-from loopback import Handler, listening
+from loopback import Handler, listening, redirecting
 from messages import message
 
 from heavydistill.config.models import Endpoint
@@ -89,12 +89,8 @@ def test_a_server_that_is_not_there_is_said_at_once():
 
 
 def test_a_redirect_to_nowhere_shows_no_key(monkeypatch):
-    class _Redirecting(Handler):
-        def do_GET(self) -> None:
-            self.send(307, b"", "text/plain", {"Location": "http://[sk-secret"})
-
     monkeypatch.setenv("SOME_KEY", "sk-secret")
-    with listening(_Redirecting) as url, pytest.raises(TeacherError) as raised:
+    with redirecting("http://[sk-secret") as url, pytest.raises(TeacherError) as raised:
         ServerProbe().require("m", Endpoint(base_url=url, api_key_env="SOME_KEY"))
     assert "Nothing answers at" in raised.value.what and "sk-secret" not in raised.value.what
 

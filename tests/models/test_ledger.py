@@ -13,17 +13,16 @@ from pathlib import Path
 
 import messages
 import pytest
+from asking import ask
 from fake_server import completion, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.config.models import Sampling
 from heavydistill.errors import ConfigError, StoppedError
 from heavydistill.models.http.completion import failed
-from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.ledger import Balance, Cost, Ledger, balance_of, cost_of, most_cost
 from heavydistill.models.profiles import Price
-from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, Response, user_turn
 
 SAMPLING = Sampling(max_tokens=100)
@@ -256,13 +255,9 @@ def test_the_line_of_an_account_holds_the_largest_counts_and_prices():
 def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
     status, body = completion("7")
     body["usage"] = {"prompt_tokens": count, "completion_tokens": count}
+    ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
     with serving(lambda _: (status, body)) as server:
-        ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
-        endpoint = Endpoint(base_url=server.base_url, price_in=1, price_out=1)
-        profile = profile_at("served", endpoint)
-        engine = OpenAIEngine(profile, endpoint, ledger)
-        (answered,) = engine.generate([REQUEST])
-        engine.close()
+        (answered,) = ask(server.base_url, [REQUEST], ledger=ledger, price_in=1, price_out=1)
     assert answered.completion_tokens == -1
     balance = balance_of(tmp_path / "run.ledger")
     assert (balance.in_flight, balance.ended) == (0, 1)
@@ -320,12 +315,9 @@ def test_a_budget_holds_however_a_server_counts_the_thinking(tmp_path, usage, pl
         del reply["usage"]
     billed = (11 * 2 + 481 * 12) / 10**6
     with serving(lambda body: (200, reply)) as server:
-        endpoint = Endpoint(base_url=server.base_url, price_in=2, price_out=12, concurrency=4)
+        prices = {"price_in": 2, "price_out": 12, "concurrency": 4}
         ledger = Ledger(tmp_path / "run.ledger", most_usd=0.1)
-        with contextlib.closing(
-            OpenAIEngine(profile_at("m", endpoint), endpoint, ledger)
-        ) as engine:
-            asked = [Request(user_turn("3+4?"), Sampling(max_tokens=2000), n, n) for n in range(99)]
-            with messages.raises("budget_used_up_usd"):
-                engine.generate(asked)
+        asked = [Request(user_turn("3+4?"), Sampling(max_tokens=2000), n, n) for n in range(99)]
+        with messages.raises("budget_used_up_usd"):
+            ask(server.base_url, asked, ledger=ledger, **prices)
         assert len(server.requests) >= 3 and len(server.requests) * billed <= 0.1

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,23 @@ def by_request(body: dict[str, Any]) -> Any:
     draw = random.Random(json.dumps([body["messages"], body["seed"]]))
     time.sleep(0.02)
     return completion(f"\\boxed{{{draw.randrange(6)}}}", reasoning_content=f"{draw.random()}")
+
+
+class Slow:
+    """Such answers, which take a second; how many were given."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def __call__(self, body: dict[str, Any]) -> Any:
+        time.sleep(1.0)
+        self.given += 1
+        return by_request(body)
+
+    def midway(self, process: subprocess.Popen[str], count: int = 2 * IN_FLIGHT) -> None:
+        """Wait until a process got so many, or has ended."""
+        while self.given < count and process.poll() is None:
+            time.sleep(0.05)
 
 
 def planned(server: FakeServer, folder: Path, **keys: Any) -> Plan:

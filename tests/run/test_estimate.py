@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from problem_files import remainders
 from rich.console import Console
 from samples import cache_of, trajectory
+from scripted_engine import ScriptedEngine
 
 from heavydistill.cli.plan import print_plan
 from heavydistill.config.models import Sampling
@@ -23,7 +24,6 @@ from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.profiles import Price
 from heavydistill.models.request import (
     THINK,
-    Keep,
     Request,
     Response,
     deliberate_stage,
@@ -36,31 +36,20 @@ from heavydistill.schema import Problem
 from heavydistill.store.journal import Journal
 
 
-class Scripted:
-    """An engine whose responses have random lengths; it counts as a server does."""
+def scripted(seed: int, counts: bool = True) -> ScriptedEngine:
+    """Its responses have random lengths; it counts as a server does."""
+    draw = random.Random(seed)
 
-    revision = ""
+    def answer(request: Request, before: int) -> Response:
+        return Response(
+            answer_text="\\boxed{1}",
+            finish_reason="stop",
+            prompt_tokens=draw.randrange(20, 90) if counts else -1,
+            completion_tokens=draw.randint(1, 500) if counts else -1,
+            latency_s=draw.uniform(1, 9),
+        )
 
-    def __init__(self, seed: int, counts: bool = True) -> None:
-        self._draw, self._counts = random.Random(seed), counts
-
-    def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
-        responses = []
-        for request in requests:
-            response = Response(
-                answer_text="\\boxed{1}",
-                finish_reason="stop",
-                prompt_tokens=self._draw.randrange(20, 90) if self._counts else -1,
-                completion_tokens=self._draw.randint(1, 500) if self._counts else -1,
-                latency_s=self._draw.uniform(1, 9),
-            )
-            keep(request, response)
-            responses.append(response)
-        return responses
-
-    def drain(self) -> None: ...
-
-    def close(self) -> None: ...
+    return ScriptedEngine(answer)
 
 
 def plan_of(folder: Path, problems: int = 6, **keys: Any) -> Plan:
@@ -101,7 +90,7 @@ def deliberator_requests(config: RunConfig, prompt: str, round: int) -> list[Req
 
 
 def fill(plan: Plan, requests: list[Request], seed: int = 0, counts: bool = True) -> list[Response]:
-    engine = JournaledEngine(Scripted(seed, counts), Journal(plan.journal), "served")
+    engine = JournaledEngine(scripted(seed, counts), Journal(plan.journal), "served")
     responses = engine.generate(requests)
     engine.close()
     return responses

@@ -10,6 +10,7 @@ import pytest
 from distilabel.pipeline import Pipeline
 from generations import cache
 from samples import trajectory
+from scripted_engine import ScriptedEngine
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import RunConfig, load_config
@@ -17,7 +18,7 @@ from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.heavy.prompts import judge_prompt
 from heavydistill.models.http.client import EndpointClient
-from heavydistill.models.request import JUDGE, THINK, Keep, Request, Response, deliberate_stage
+from heavydistill.models.request import JUDGE, THINK, Request, Response, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.recipe.llm import HeavyLLM
 from heavydistill.run.recipe.pipeline import build_heavy_pipeline, llm_of, window_of
@@ -28,22 +29,6 @@ from heavydistill.store.redact import portable_config
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
 Answer = Callable[[Request], Response]
-
-
-class Scripted:
-    """An engine that answers by a function of the request."""
-
-    revision = ""
-    is_drained = False
-
-    def __init__(self, answer: Answer) -> None:
-        self.answer, self.requests = answer, []
-
-    def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
-        self.requests += requests
-        return [self.answer(request) for request in requests]
-
-    def close(self) -> None: ...
 
 
 def said(text: str, finish_reason: str = "stop", **fields: Any) -> Response:
@@ -62,7 +47,7 @@ def step(
     answer: Answer, column: str = "pool", votes: int = 3, teacher: str = "judge", **fields: Any
 ) -> Any:
     llm = HeavyLLM(teacher=teacher, sampling=Sampling(), endpoint=Endpoint(base_url=URL))
-    llm._engine = engine = Scripted(answer)
+    llm._engine = engine = ScriptedEngine(lambda request, before: answer(request))
     asked = JudgeUndecided(llm=llm, column=column, num_generations=votes, **fields)
     with pytest.MonkeyPatch.context() as patch:  # the scripted engine stays
         patch.setattr(HeavyLLM, "load", lambda self: None)

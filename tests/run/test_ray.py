@@ -4,14 +4,12 @@ import importlib.util
 import os
 import signal
 import subprocess
-import time
-from typing import Any
 
 import messages
 import pytest
 from command_line import MICRO, started
 from fake_server import serving
-from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, asking, by_request, planned, seeds, timeless
+from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, Slow, asking, planned, seeds, timeless
 
 from heavydistill.config.run import load_config
 from heavydistill.models.resolve import resolve
@@ -58,18 +56,6 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, printed
 
 
-class Slow:
-    """Answers that take a second and depend on the request alone; how many were given."""
-
-    def __init__(self) -> None:
-        self.given = 0
-
-    def __call__(self, body: dict[str, Any]) -> Any:
-        time.sleep(1.0)
-        self.given += 1
-        return by_request(body)
-
-
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_in_flight_on_all_nodes(cluster, tmp_path):
     answer = Slow()
@@ -77,8 +63,7 @@ def test_ctrl_c_keeps_what_is_in_flight_on_all_nodes(cluster, tmp_path):
         planned(server, tmp_path)
         flags = asking(server.base_url, "run", f"--ray={cluster.address}")
         process = started("generate", *flags, cwd=tmp_path)
-        while answer.given < 12 and process.poll() is None:
-            time.sleep(0.05)
+        answer.midway(process, 12)
         os.killpg(process.pid, signal.SIGINT)
         code, printed = ended(process)
         assert code == 130 and messages.is_in(printed, "same_command_goes_on"), printed
@@ -93,8 +78,7 @@ def test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows(cluste
         more = [f"--ray={cluster.address}", "--budget=200ktok"]
         flags = asking(server.base_url, "two", *more)
         process = started("generate", *flags, cwd=tmp_path)
-        while answer.given < 2 * IN_FLIGHT and process.poll() is None:
-            time.sleep(0.05)
+        answer.midway(process)
         cluster.cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
         code, printed = ended(process)
         assert code == 0, printed

@@ -14,20 +14,13 @@ from counting_server import Counter, counting, tokens_of
 from distilabel.steps import Step
 from fake_server import FakeServer, completion, serving
 from plug_ins import forgotten
+from scripted_engine import ScriptedEngine
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import CacheChoice, Problems, Verifying, load_config
 from heavydistill.heavy import prompts
 from heavydistill.models.registry import profile_at
-from heavydistill.models.request import (
-    THINK,
-    Keep,
-    Request,
-    Response,
-    discard,
-    sample_seed,
-    user_turn,
-)
+from heavydistill.models.request import THINK, Request, Response, sample_seed, user_turn
 from heavydistill.models.tokenizer import ESTIMATED, SERVER
 from heavydistill.run.estimate import estimate
 from heavydistill.run.generate import Plan, check
@@ -38,27 +31,6 @@ from heavydistill.schema import OK, TOO_FEW_USABLE, Problem, Trace, arrow_schema
 from heavydistill.verifiers.workers import WorkerPool
 
 MICRO = profile_at("micro", Endpoint())
-
-
-class ScriptedEngine:
-    """Answers by a function of (request, how often its prompt was asked before)."""
-
-    def __init__(self, answer: Callable[[Request, int], Response]) -> None:
-        self.answer = answer
-        self.requests: list[Request] = []
-
-    revision = ""
-
-    def generate(self, requests: list[Request], keep: Keep = discard) -> list[Response]:
-        responses = []
-        for request in requests:
-            before = sum(r.messages == request.messages for r in self.requests)
-            self.requests.append(request)
-            responses.append(self.answer(request, before))
-        return responses
-
-    def close(self) -> None:
-        pass
 
 
 def said(answer: str, **fields: Any) -> Response:

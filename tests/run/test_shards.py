@@ -22,6 +22,7 @@ from sharded_runs import (
     TOKENS,
     D,
     K,
+    Slow,
     asking,
     by_request,
     planned,
@@ -286,20 +287,12 @@ def children(pid: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["a shard is killed", "Ctrl-C", "all is killed"])
 def test_an_end_of_processes_keeps_what_was_answered(tmp_path, how):
-    given = 0
-
-    def slow(body: dict[str, Any]) -> Any:
-        nonlocal given
-        time.sleep(1.0)
-        given += 1
-        return by_request(body)
-
-    with serving(slow) as server:
+    answer = Slow()
+    with serving(answer) as server:
         planned(server, tmp_path)
         command = ["generate", *asking(server.base_url, "run", "--processes=2")]
         process = started(*command, cwd=tmp_path)
-        while given < 2 * IN_FLIGHT and process.poll() is None:
-            time.sleep(0.05)
+        answer.midway(process)
         shards = children(process.pid)
         assert len(shards) == 2, process.poll() is not None and process.communicate()
         if how == "Ctrl-C":
@@ -313,15 +306,13 @@ def test_an_end_of_processes_keeps_what_was_answered(tmp_path, how):
             assert process.returncode == 130 and messages.is_in(printed, "same_command_goes_on"), (
                 printed
             )
-            assert seeds(tmp_path) == given == len(server.requests) < PROBLEMS * (K + D)
+            assert seeds(tmp_path) == answer.given == len(server.requests) < PROBLEMS * (K + D)
         elif how == "a shard is killed":
             assert process.returncode == 1, printed
             assert "The process of shard 0 ended with code -9" in printed
         kept = seeds(tmp_path)
-        deadline = time.monotonic() + 300
-        while any(Path(f"/proc/{pid}").exists() for pid in shards):
-            assert time.monotonic() < deadline, "a shard outlived its run"
-            time.sleep(0.1)
+        there = [Path(f"/proc/{pid}") for pid in shards]
+        assert eventually(lambda: not any(path.exists() for path in there), 300), "one outlived it"
         assert kept >= IN_FLIGHT
         sent = len(server.requests)
         again = started(*command, cwd=tmp_path)

@@ -12,11 +12,12 @@ import messages
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted_engine import ScriptedEngine
 
 from heavydistill.config.models import Sampling
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.ledger import most_cost
-from heavydistill.models.request import Keep, Request, Response, samples, user_turn
+from heavydistill.models.request import Request, Response, samples, user_turn
 from heavydistill.store.journal import Journal, key, prompt_id, usage
 from heavydistill.store.segment import FORMAT, Record, segments
 
@@ -203,40 +204,25 @@ def test_what_a_killed_process_said_was_put_is_there(tmp_path):
     assert not any(segment.damaged for segment in segments(tmp_path))
 
 
-class Counting:
-    """An engine that counts, fails on some, and may take its time."""
+def scripted(fails_on: tuple[int, ...] = (), wait_s: float = 0.0) -> ScriptedEngine:
+    """One that fails on some, and may take its time."""
 
-    revision = "r1"
+    def answer(one: Request, before: int) -> Response:
+        time.sleep(wait_s)
+        if one.index in fails_on:
+            return Response(answer_text="", finish_reason="error", error="timeout")
+        return Response(answer_text=f"{one.index}", finish_reason="stop")
 
-    def __init__(self, fails_on: tuple[int, ...] = (), wait_s: float = 0.0) -> None:
-        self.fails_on, self.wait_s = fails_on, wait_s
-        self.asked: list[int] = []
-
-    def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
-        time.sleep(self.wait_s)
-        failed = Response(answer_text="", finish_reason="error", error="timeout")
-        responses = []
-        for one in requests:
-            self.asked.append(one.index)
-            answered = Response(answer_text=f"{one.index}", finish_reason="stop")
-            responses.append(failed if one.index in self.fails_on else answered)
-            keep(one, responses[-1])
-        return responses
-
-    def drain(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    return ScriptedEngine(answer, "r1")
 
 
 def ask(folder: Path, count: int, fails_on: tuple[int, ...] = ()) -> tuple[list, list[int]]:
     """(responses, indices that the engine was asked for)."""
-    engine = Counting(fails_on)
+    engine = scripted(fails_on)
     journaled = JournaledEngine(engine, Journal(folder), "m")
     responses = journaled.generate([request(index=index) for index in range(count)])
     journaled.close()
-    return responses, engine.asked
+    return responses, [each.index for each in engine.requests]
 
 
 def test_more_samples_pay_for_the_new_ones_and_for_what_failed(tmp_path):
@@ -332,25 +318,23 @@ def test_a_paid_response_whose_end_was_not_known_then_is_read_again(
 
 
 def test_what_is_in_flight_is_not_asked_twice(tmp_path):
-    engine = Counting(wait_s=0.3)
+    engine = scripted(wait_s=0.1)
     journaled = JournaledEngine(engine, Journal(tmp_path), "m")
     wanted = [request(index=index) for index in range(3)]
     with ThreadPoolExecutor(4) as pool:
         all_responses = list(pool.map(journaled.generate, [wanted] * 4))
-    assert sorted(engine.asked) == [0, 1, 2]
+    assert sorted(each.index for each in engine.requests) == [0, 1, 2]
     assert {tuple(r.answer_text for r in responses) for responses in all_responses} == {
         ("0", "1", "2")
     }
     assert [r.answer_text for r in journaled.generate(wanted)] == ["0", "1", "2"]
-    assert len(engine.asked) == 3
+    assert len(engine.requests) == 3
 
 
 def test_a_journal_tells_what_became_of_a_request_without_reading_it(tmp_path):
     ask(tmp_path, 3, fails_on=(1,))
     journal = Journal(tmp_path)
-    states = [
-        journal.state(key("m", Counting.revision, request(index=index))) for index in range(4)
-    ]
+    states = [journal.state(key("m", "r1", request(index=index))) for index in range(4)]
     assert states == ["answered", "failed", "answered", None]
     assert journal.answered == 2
 

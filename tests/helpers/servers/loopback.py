@@ -69,3 +69,19 @@ def listening(handler: type[Handler], port: int = 0) -> Iterator[str]:
     finally:
         http.shutdown()
         http.server_close()
+
+
+@contextlib.contextmanager
+def redirecting(to: str) -> Iterator[str]:
+    """The address of a server that sends everybody elsewhere."""
+
+    class _Redirecting(Handler):
+        def do_GET(self) -> None:
+            self.send(307, b"", "text/plain", {"Location": to})
+
+        def do_POST(self) -> None:
+            self.body()
+            self.do_GET()
+
+    with listening(_Redirecting) as url:
+        yield url

@@ -6,7 +6,7 @@ from typing import Any
 import messages
 import pytest
 from asking import Body, Reply, answering, ask, ask_one, asking, completion, is_error, requests
-from loopback import Handler, listening
+from loopback import redirecting
 
 from heavydistill.config.models import Capabilities
 from heavydistill.errors import CONTROL, StoppedError, TeacherError
@@ -225,14 +225,9 @@ def test_no_part_of_a_key_that_a_server_repeats_is_kept(serve, monkeypatch, repl
 def test_a_redirect_costs_one_sample_or_ends_the_run_and_shows_no_key(
     monkeypatch, caplog, to, is_elsewhere
 ):
-    class _Redirecting(Handler):
-        def do_POST(self) -> None:
-            self.body()
-            self.send(307, b"", "text/plain", {"Location": to.format(KEY)})
-
     monkeypatch.setenv("SOME_KEY", KEY)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with listening(_Redirecting) as url:
+    with redirecting(to.format(KEY)) as url:
         if is_elsewhere:
             with messages.raises("redirected_elsewhere") as raised:
                 ask_one(url, api_key_env="SOME_KEY")
