@@ -1,8 +1,9 @@
-# Shared by quickstart.sh and test.sh: one environment, .venv in the root of the repository.
+# Shared by quickstart.sh, test.sh and install_engines.sh: an environment in the root of the repository.
 #
 # Source it, then call `prepare_environment [extra,...]`, with FAST=1 for an installation by uv where
-# that can be had, four times as fast as pip. It leaves `root` (the repository) and `venv` set. A stamp per set of extras makes a second call cost a fraction of a second; it is
-# void as soon as pyproject.toml, constraints.txt or the place of the repository changes.
+# that can be had, four times as fast as pip. It leaves `root` (the repository) and `venv` (.venv) set.
+# A stamp for each set of extras makes a second call cost a fraction of a second; it is void as soon
+# as pyproject.toml, constraints.txt or the place of the repository changes.
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="$root/.venv"
@@ -37,7 +38,7 @@ find_python() {
 create_venv() {
   local python
   python="$(find_python)" || exit 1
-  say "creating .venv with $("$python" --version)"
+  say "creating $(basename "$venv") with $("$python" --version)"
   if ! "$python" -m venv "$venv"; then
     rm -rf "$venv"
     fail "$python cannot create an environment. On Debian and Ubuntu, install python3-venv."
@@ -62,24 +63,32 @@ install_by() {
   pip install "${@:2}"
 }
 
-prepare_environment() {
-  local extras="${1:-}" stamp key log
-  stamp="$venv/installed-${extras:-core}"
+# install_once NAME "FILES" COMMAND...: runs the command on $venv, which it creates, unless it has done
+# so with these files.
+install_once() {
+  local place stamp key log
+  place="$(basename "$venv")"
+  stamp="$venv/installed-$1"
   log="$venv/install.log"
   if [ ! -e "$venv" ]; then
     create_venv
   elif ! { is_new_python "$venv/bin/python" && "$venv/bin/python" -c 'import pip' 2>/dev/null; }; then
-    fail ".venv has no working Python 3.11 or newer with pip. Remove $venv and run this again."
+    fail "$place has no working Python 3.11 or newer with pip. Remove $venv and run this again."
   fi
 
-  key="$root $(cat "$root/pyproject.toml" "$root/constraints.txt" | cksum)"
+  # shellcheck disable=SC2086
+  key="$root $(cd "$root" && cat $2 | cksum)"
   [ "$(cat "$stamp" 2>/dev/null)" != "$key" ] || return 0
-  say "installing heavydistill${extras:+ with $extras} into .venv: minutes the first time (log: $log)"
+  say "installing $1 into $place: minutes the first time (log: $log)"
   rm -f "$stamp"
-  if ! (cd "$root" && install_by "${FAST:+uv}" -c constraints.txt \
-    -e ".${extras:+[$extras]}") >"$log" 2>&1; then
+  if ! (cd "$root" && "${@:3}") >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     fail "the installation failed; the end of its log is above, all of it in $log"
   fi
   printf '%s' "$key" >"$stamp"
+}
+
+prepare_environment() {
+  install_once "${1:-core}" "pyproject.toml constraints.txt" \
+    install_by "${FAST:+uv}" -c constraints.txt -e ".${1:+[$1]}"
 }

@@ -154,11 +154,14 @@ def _lines_on_unfit(faults: Sequence[str]) -> Iterator[str]:
 
 def _print_load(plan: Plan, console: Console) -> None:
     """Print the requests in flight for each GPU of the server; warn if they leave it idle."""
-    from heavydistill.models.resolve import to_serve
     from heavydistill.models.vllm.server import largest_setup
+    from heavydistill.models.vllm.weights import to_serve
 
     gpus, _ = largest_setup(to_serve(plan.config))
     slots = plan.config.endpoint.slots
+    if not gpus:
+        say(f"Requests in flight: {slots:,}; there is no GPU, and vLLM runs on the CPU", console)
+        return
     line = f"Requests in flight: {slots:,}, {slots / gpus:.3g} for each of {counted(gpus, 'GPU')}"
     if is_low := slots < _FEWEST_PER_GPU * gpus:
         line += ". GPUs wait for work with so few: leave endpoint.concurrency out"

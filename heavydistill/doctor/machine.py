@@ -126,13 +126,13 @@ def _vllm(
             yield Finding(check, "failure", error.what, error.fix)
             continue
         smallest = min((memory for _, memory in gpus), default=0) / _GIB
-        if smallest < _CLASS_GIB:
+        if count and smallest < _CLASS_GIB:
             text = f"the set-up is for {count} GPU(s) of 80 GB, and one here has {smallest:.0f} GiB"
             fix = "Lower max-model-len in a profile of your own if the server does not start."
             yield Finding(check, "warning", text, fix)
             continue
         command = " ".join(serve_command(teacher, count) or ())
-        yield Finding(check, "ok", f"{count} GPU(s): {command}")
+        yield Finding(check, "ok", f"{f'{count} GPU(s)' if count else 'on the CPU'}: {command}")
 
 
 def _sandbox() -> Finding:

@@ -149,7 +149,9 @@ def _find(
     """The entry of a served model in the journal, with what was seen of it now."""
     profile, endpoint = model.profile, model.endpoint
     if endpoint.start_vllm:  # `vllm serve WEIGHTS`
-        now = Evidence(folder=_folder(server[2]), root=server[2]) if server else Evidence()
+        weights = server[2] if server else ""
+        own = profile.model if Path(profile.model).is_dir() else weights  # of an adapter
+        now = Evidence(folder=_folder(own), root=weights)
     else:
         now = _observed(profile, endpoint, contact)
     match = _match(_known(journal, profile.model), now)

@@ -30,6 +30,12 @@ _ROWS_PER_SLOT = 8
 _MOST_IN_FLIGHT = 512
 
 
+# On a CPU, vLLM 0.31 ends when it reads the prompt of a request with a seed in pieces ("CPU
+# Generator does not use offset"), and compiling a model takes longer than most runs gain from it.
+_ON_CPU: dict[str, str | int | list[str]] = {"no-enable-chunked-prefill": "", "enforce-eager": ""}
+_CPU_MEMORY = 0.5  # Share of the machine's memory for vLLM; the run itself needs some too
+
+
 class Samplings(Section):
     """Sampling parameters from two sources; if one source has none, those of the other are used."""
 
@@ -93,14 +99,16 @@ class Setup(Section):
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     """Share of each GPU's memory for vLLM."""
     max_model_len: int = Field(ge=256)  # Maximum tokens of prompt and response together
-    flags: dict[str, str | int] = Field(default_factory=dict)  # More flags, as in ``vllm.flags``
+    flags: dict[str, str | int | list[str]] = Field(default_factory=dict)
+    """More flags, as in ``vllm.flags``."""
 
 
 class Vllm(Section):
     """How to serve the model with vLLM."""
 
-    flags: dict[str, str | int] = Field(default_factory=dict)
-    """Flags of every setup, without dashes; an empty text means a flag without a value."""
+    flags: dict[str, str | int | list[str]] = Field(default_factory=dict)
+    """Flags of every setup, without dashes; an empty text means a flag without a value, a list one
+    with several."""
     gpus: dict[Literal[1, 2, 4, 8], Setup | None]  # Setup by number of GPUs; null: does not fit
     why_null: str = ""  # Reason why the model does not fit
 
@@ -118,6 +126,17 @@ class Vllm(Section):
                     f"{setup.data_parallel} is not {count}"
                 )
         return self
+
+    def setup(self, gpus: int) -> Setup | None:
+        """The setup for a number of GPUs; 0 is that of one GPU for a vLLM built for CPUs.
+
+        None if there is none.
+        """
+        found = next((setup for count, setup in self.gpus.items() if count == (gpus or 1)), None)
+        if gpus or not found:
+            return found
+        flags = {**found.flags, **_ON_CPU}
+        return found.model_copy(update={"flags": flags, "gpu_memory_utilization": _CPU_MEMORY})
 
 
 class Terms(Section):
@@ -193,16 +212,16 @@ _STREAM_INTERVAL = 16
 
 
 def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -> list[str] | None:
-    """The ``vllm serve`` command for a number of GPUs; None if the profile has no setup for it.
+    """The ``vllm serve`` command for a number of GPUs, 0 for the CPU; None without a setup for it.
 
     Flags are added so that the server reports cached prompt tokens, ignores the checkpoint's
     sampling defaults, and sends several tokens at once. ``context`` replaces the setup's
     ``max_model_len``.
     """
-    setup = profile.vllm.gpus.get(gpus) if profile.vllm else None  # type: ignore[call-overload]
+    setup = profile.vllm.setup(gpus) if profile.vllm else None
     if not profile.vllm or not setup:
         return None
-    flags: dict[str, str | int | float | None] = {
+    flags: dict[str, str | int | float | list[str] | None] = {
         "served-model-name": profile.served_name,
         "reasoning-parser": profile.thinking.parser,
         "tensor-parallel-size": setup.tensor_parallel,
@@ -220,7 +239,8 @@ def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -
     command = ["vllm", "serve", weights]
     for flag, value in flags.items():
         if value is not None:
-            command += [f"--{flag}"] if value == "" else [f"--{flag}", str(value)]
+            values = value if isinstance(value, list) else [str(value)] if value != "" else []
+            command += [f"--{flag}", *values]
     return command
 
 

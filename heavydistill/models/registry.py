@@ -28,13 +28,16 @@ from heavydistill.models.hub_files import file_in, is_hub_id, unloadable, why_mi
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.local.adapter import Adapter, adapter_of
 from heavydistill.models.profiles import (
+    GPU_COUNTS,
     PROVIDERS,
     Price,
     Profile,
     ProfileFile,
     ProviderTerms,
     Samplings,
+    Setup,
     Thinking,
+    Vllm,
     load_profile,
     merged,
     provider_at,
@@ -109,7 +112,7 @@ def profile_at(
         if not endpoint.is_served:
             _refuse_served_alone(file)
         return _placed(file, endpoint, sampling)
-    if endpoint.is_served:
+    if endpoint.is_served and not (endpoint.start_vllm and is_checkpoint(name)):
         known = ProfileFile.model_construct(
             # The served name may be a path on the server, so no local files are read.
             name=Path(name).name if Path(name).is_absolute() else name,
@@ -126,21 +129,39 @@ def profile_at(
         raise TeacherError(
             f"The model folder {name} {lacks}", "Give the folder of a checkpoint or an adapter."
         )
-    if Path(name).is_dir() or name.count("/") == 1:
-        adapter = adapter_of(name)
-        known = ProfileFile.model_construct(
-            name=name_alone(name),
-            folder=name,
-            tokenizer=adapter.tokenizer if adapter else name,
-            context=_context_of(name, adapter),
-            thinking=_COMMON_TAGS,
-        )
-        return _placed(known, endpoint, sampling, is_described=False)
+    if is_checkpoint(name):
+        return _placed(profile_of_weights(name), endpoint, sampling, is_described=False)
     served = "A model on a server also needs --endpoint ADDRESS. " if may_be_served else ""
     raise TeacherError(
         f"There is no model {name!r}",
         f"{served}{nearest(name)}Give the name of a profile (`heavydistill teachers` lists them), "
         "a YAML file with one, a checkpoint folder or a Hub id ORG/NAME.",
+    )
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a name is that of weights, a folder or a Hub id, and not of a profile."""
+    path = path_of(name)
+    return path.suffix not in (".yaml", ".yml") and (path.is_dir() or name.count("/") == 1)
+
+
+def profile_of_weights(name: str) -> ProfileFile:
+    """The profile of a checkpoint or an adapter: what its files say, with one replica on each GPU.
+
+    Raises:
+        TeacherError: There are no such files, or they cannot be read.
+    """
+    adapter = adapter_of(name)
+    context = _context_of(name, adapter)
+    setups = {count: Setup(data_parallel=count, max_model_len=context) for count in GPU_COUNTS}
+    return ProfileFile.model_construct(
+        name=name_alone(name),
+        hub=name,  # also its served name
+        folder=name,
+        tokenizer=adapter.tokenizer if adapter else name,
+        context=context,
+        thinking=_COMMON_TAGS,
+        vllm=Vllm(gpus=setups),
     )
 
 

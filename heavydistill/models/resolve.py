@@ -13,7 +13,6 @@ from typing import Any
 
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName
-from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import (
     Context,
@@ -24,11 +23,12 @@ from heavydistill.models.capabilities import (
 )
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.http.probe import Evidence
-from heavydistill.models.profiles import PROVIDERS, Profile, ProfileFile, provider_at
-from heavydistill.models.registry import nearest, profile_at, profile_file
+from heavydistill.models.profiles import PROVIDERS, Profile, provider_at
+from heavydistill.models.registry import profile_at
 from heavydistill.models.request import JUDGE, THINK
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
 from heavydistill.models.vllm.server import command, largest_setup
+from heavydistill.models.vllm.weights import to_serve
 
 PAPER_BUDGET_TOKENS = 80_000  # token budget of a cache in arXiv 2605.02396
 # Sampling of a judge: votes must be able to differ, and a verdict is one word after short thinking.
@@ -92,12 +92,13 @@ class ResolvedRun:
     def for_own_server(self) -> ResolvedRun:
         """This run with as many requests in flight as the server that it starts can use.
 
-        A configured ``endpoint.concurrency`` is kept. Raises ConfigError as ``server_command``.
+        A configured ``endpoint.concurrency`` is kept, and the default where the server runs on
+        processors alone. Raises ConfigError as ``server_command``.
         """
         endpoint = self.config.endpoint
-        if "concurrency" in endpoint.model_fields_set:
+        gpus, setup = largest_setup(to_serve(self.config))
+        if "concurrency" in endpoint.model_fields_set or not gpus:
             return self
-        _, setup = largest_setup(to_serve(self.config))
         most = REQUESTS_PER_REPLICA * setup.data_parallel
         return self.with_endpoint(endpoint.model_copy(update={"concurrency": most}))
 
@@ -265,30 +266,6 @@ def _reach(
 def of_another_model(endpoint: Endpoint) -> Endpoint:
     """The endpoint without facts about its model, for use with another model."""
     return endpoint.model_copy(update={**dict.fromkeys(_PROPERTIES_OF_A_MODEL), "extra_body": {}})
-
-
-def to_serve(config: RunConfig) -> ProfileFile:
-    """The profile of the model to serve with ``endpoint.start_vllm``.
-
-    Raises:
-        ConfigError: There are two models, or the model has no profile.
-    """
-    roles = config.roles
-    themselves = "`heavydistill teachers NAME` prints the command"
-    if roles[0] != roles[1]:
-        raise ConfigError(
-            f"--start-vllm serves one model, but {roles[0]} thinks and {roles[1]} deliberates",
-            f"Serve both models yourself ({themselves} for each), put one router in front of "
-            "both servers, and name the router's address with --endpoint.",
-        )
-    file = profile_file(roles[0])
-    if not file:
-        raise ConfigError(
-            f"--start-vllm takes its flags from a profile, and {roles[0]!r} has none",
-            f"{nearest(roles[0])}Give one of {', '.join(shipped('configs/teachers'))}, a YAML file "
-            "with one, or start a server yourself and name it with --endpoint.",
-        )
-    return file
 
 
 def _judge(

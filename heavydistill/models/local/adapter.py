@@ -31,6 +31,7 @@ class Adapter:
     base: str  # Folder or Hub id of the base model
     revision: str | None  # Revision of the base on the Hub; None for the newest
     own_tokenizer: bool  # Whether the adapter has a tokenizer
+    rank: int  # The largest rank of its matrices
 
     @property
     def tokenizer(self) -> str:
@@ -65,6 +66,7 @@ def adapter_of(model: str) -> Adapter | None:
     try:
         config = json.loads(text)
         kind, base = config["peft_type"], config["base_model_name_or_path"]
+        ranks = [config.get("r", 0), *(config.get("rank_pattern") or {}).values()]
     except (ValueError, KeyError, TypeError) as error:
         raise TeacherError(
             f"{CONFIG} of {model} cannot be read: {type(error).__name__}: {error}",
@@ -76,7 +78,8 @@ def adapter_of(model: str) -> Adapter | None:
             f"The adapter {model} {lacks}",
             f"Give a LoRA, rsLoRA or DoRA adapter whose {CONFIG} names its base.",
         )
-    return Adapter(model, base, config.get("revision"), _has(model, "tokenizer.json"))
+    tokenizer = _has(model, "tokenizer.json")
+    return Adapter(model, base, config.get("revision"), tokenizer, max(ranks))
 
 
 def load_adapter(adapter: Adapter, dtype: Any) -> Any:

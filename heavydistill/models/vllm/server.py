@@ -237,6 +237,8 @@ def gpus() -> int:
 def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
     """(number of GPUs, setup): the profile's setup that uses the most GPUs of this machine.
 
+    Without a GPU, a vLLM built for CPUs serves what fits on one: the number is 0.
+
     Raises:
         ConfigError: The profile has no setup that fits; the message says why.
     """
@@ -254,10 +256,12 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
     here = gpus()
     elsewhere = "name a server that serves it with --endpoint"
     if not here:
+        if (setup := profile.vllm.setup(0)) and _is_for_cpus():
+            return 0, setup
         raise ConfigError(
             "--start-vllm needs a GPU, and there is none: nvidia-smi lists none, "
             "or CUDA_VISIBLE_DEVICES hides them",
-            f"Use a machine with GPUs, or {elsewhere}.",
+            f"Use a machine with GPUs, install a vLLM built for CPUs, or {elsewhere}.",
         )
     setups = {count: setup for count, setup in profile.vllm.gpus.items() if setup}
     fitting = [count for count in setups if count <= here]
@@ -269,6 +273,16 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
             f"Use more GPUs, name a profile of your own with a set-up that fits, or {elsewhere}.",
         )
     return max(fitting), setups[max(fitting)]
+
+
+def _is_for_cpus() -> bool:
+    """Whether the command ``vllm`` is of a build for processors, as its version says."""
+    with contextlib.suppress(ConfigError, OSError):
+        python = Path(vllm()).with_name("python")
+        version = "import importlib.metadata as m; print(m.version('vllm'))"
+        done = subprocess.run([python, "-c", version], capture_output=True, text=True)
+        return "cpu" in done.stdout
+    return False
 
 
 def vllm() -> str:

