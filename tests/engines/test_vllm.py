@@ -41,6 +41,8 @@ vllm:
   gpus: {{1: {{max_model_len: {CONTEXT}}}, 2: null, 4: null, 8: null}}
   why_null: one is more than it needs
 """
+
+
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("profile") / "mine.yaml"

@@ -1,5 +1,6 @@
 """Which set-up of a profile this machine gets, and what is said where it gets none."""
 
+import json
 import os
 from pathlib import Path
 
@@ -100,7 +101,73 @@ def test_the_context_is_that_of_the_server(gpus):
     assert words[words.index("--max-model-len") + 1] == "100000"
 
 
-def test_a_checkpoint_in_a_folder_can_be_served(gpus, tmp_path):
+def test_a_checkpoint_is_served_once_on_each_gpu_in_its_own_context(gpus):
+    gpus(2)
+    run = resolve(configured(str(MICRO)))
+    words = run.server_command()
+    assert words[1:5] == ["serve", str(MICRO), "--served-model-name", str(MICRO)]
+    assert words[words.index("--data-parallel-size") + 1] == "2"
+    assert words[words.index("--max-model-len") + 1] == str(run.config.endpoint.context) == "2048"
+    assert run.deliberator.profile.model == str(MICRO)
+    assert run.deliberator.profile.tokenizer == str(MICRO)
+
+
+def adapter(folder: Path, base: object = MICRO, template: str = "", **config: object) -> str:
+    """The configuration of an adapter, without weights."""
+    folder.mkdir()
+    usual = {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 12}
+    (folder / "adapter_config.json").write_text(json.dumps(usual | config))
+    if template:
+        (folder / "chat_template.jinja").write_text(template)
+    return str(folder)
+
+
+def test_adapters_on_one_base_are_served_together(gpus, tmp_path):
+    gpus(1)
+    thinker = adapter(tmp_path / "thinker", template="{{ messages }}")
+    deliberator = adapter(
+        tmp_path / "deliberator", template="{{ messages }}", rank_pattern={"q_proj": 100}
+    )
+    words = resolve(configured(thinker, deliberator=deliberator)).server_command()
+    assert words[1:5] == ["serve", str(MICRO), "--served-model-name", str(MICRO)]
+    at = words.index("--enable-lora")
+    assert words[at : at + 10] == [
+        *("--enable-lora", "--max-loras", "2", "--max-lora-rank", "128", "--lora-modules"),
+        *(f"{thinker}={thinker}", f"{deliberator}={deliberator}"),
+        *("--chat-template", f"{thinker}/chat_template.jinja"),
+    ]
+
+
+def test_a_base_serves_beside_its_adapter(gpus, tmp_path):
+    gpus(1)
+    words = resolve(
+        configured(str(MICRO), deliberator=adapter(tmp_path / "deliberator"))
+    ).server_command()
+    assert words[words.index("--lora-modules") + 1].startswith(f"{tmp_path}/deliberator=")
+    assert "--chat-template" not in words
+
+
+def test_adapters_that_one_server_cannot_serve_are_refused(gpus, tmp_path):
+    gpus(1)
+    first = adapter(tmp_path / "first", template="one")
+    other = adapter(tmp_path / "other", template="another")
+    assert "chat templates" in refused(configured(first, deliberator=other)).what
+    alone = adapter(tmp_path / "alone", base="org/elsewhere")
+    assert "serves one model" in refused(configured(first, deliberator=alone)).what
+
+
+def test_a_vllm_for_cpus_serves_without_a_gpu(gpus, tmp_path):
+    python = tmp_path / "bin" / "python"
+    python.write_text("#!/bin/sh\necho 0.31.0+cpu\n")
+    python.chmod(0o755)
+    plan = check(configured(str(MICRO), out=str(tmp_path / "run")))
+    assert plan.server and {"--no-enable-chunked-prefill", "--enforce-eager"} < set(plan.server)
+    assert plan.config.endpoint.concurrency == 32
+    python.write_text("#!/bin/sh\necho 0.31.0\n")
+    assert "install a vLLM built for CPUs" in refused(configured(str(MICRO))).fix
+
+
+def test_a_checkpoint_with_a_profile_can_be_served(gpus, tmp_path):
     gpus(1)
     file = tmp_path / "mine.yaml"
     setups = "{1: {max_model_len: 2048}, 2: null, 4: null, 8: null}"
@@ -125,7 +192,6 @@ def test_a_checkpoint_in_a_folder_can_be_served(gpus, tmp_path):
         ("deepseek-v3.2", 8, "does not fit on the 8 GPU(s) of this machine, nor on 8: in FP8"),
         ("gpt-5", 8, "its weights are not public"),
         ("qwen3-8", 8, "'qwen3-8' has none. Did you mean qwen3-8b?"),
-        ("org/model", 8, "'org/model' has none"),
     ],
 )
 def test_what_cannot_be_served_here_is_refused_with_where_else(gpus, teacher, here, said):

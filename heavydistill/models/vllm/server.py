@@ -62,6 +62,11 @@ _HINTS = (
         "The weights cannot be downloaded: correct the Hub id in the profile, set HF_TOKEN for a "
         "gated model, and unset HF_HUB_OFFLINE or download them first.",
     ),
+    (
+        r"does not yet support DoRA|only supports modules_to_save",
+        "vLLM cannot serve such an adapter: merge it into its base (heavydistill merge --adapter "
+        "FOLDER --out out/merged) and serve the merged model.",
+    ),
     (r"No space left on device", "The disk is full: free space for the weights."),
     (r"Address already in use", "Another program took the port: repeat the command."),
 )
