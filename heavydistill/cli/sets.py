@@ -23,7 +23,7 @@ from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig, 
 from heavydistill.config.shipped import shipped, shipped_file
 from heavydistill.config.yaml import load
 from heavydistill.errors import ConfigError
-from heavydistill.report.grid import Grid, Line, listed, part
+from heavydistill.report.grid import Grid, Line, counted, listed, part
 from heavydistill.report.terminal import going_on, print_command, print_grid, print_lines, say
 from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
@@ -230,11 +230,15 @@ def _print_refiltered(plan: RefilterPlan, outcome: RefilterOutcome, console: Con
 
 
 def export(
-    sets: Annotated[Path, typer.Argument(help="Folder of sets, from `heavydistill build`.")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="Folder of sets, from `heavydistill build`; for gguf, of a model."),
+    ],
     to: Annotated[
         str,
         typer.Option(
-            "--to", help="Trainer: trl, verl, llamafactory, ms-swift, axolotl, or a plug-in's."
+            "--to",
+            help="Trainer: trl, verl, llamafactory, ms-swift, axolotl, or a plug-in's; or gguf.",
         ),
     ],
     out: Annotated[
@@ -243,16 +247,23 @@ def export(
     plugin: Annotated[
         list[str] | None, typer.Option(help="Python files with exporters of yours.")
     ] = None,
+    quant: Annotated[
+        str, typer.Option(help="Weights of a GGUF file: bf16, f16, f32, q8_0, q5_1 or q4_0.")
+    ] = "bf16",
 ) -> None:
-    """Export training sets for TRL, verl, LLaMA-Factory, ms-swift or axolotl.
+    """Export training sets for TRL, verl, LLaMA-Factory, ms-swift or axolotl, or a model as GGUF.
 
-    The folder holds the rows, a configuration for each set, the reward for RL, and a README.md
-    with the commands to train with.
+    The folder of a trainer holds the rows, a configuration for each set, the reward for RL, and a
+    README.md with the commands to train with. With `--to gguf`, it holds a trained or merged model
+    as one file for llama.cpp, with its chat template, and a Modelfile for Ollama.
     """
+    if to == "gguf":
+        _export_gguf(source, out, quant)
+        return
     from heavydistill.curate.exports.export import export as write
 
     plugins.load(plugin or ())
-    written = write(sets, to, out)
+    written = write(source, to, out)
     console = Console()
     lines = [
         Line(name, [f"{counts.get(split, 0):,}" for split in ("train", "validation")])
@@ -262,6 +273,22 @@ def export(
     for name, why in written.absent.items():
         say(f"Left out: {name}, because {why}.", console)
     say(f"How to train with them: {out}/README.md", console)
+
+
+def _export_gguf(model: Path, out: Path, quant: str) -> None:
+    from heavydistill.train.gguf import export_gguf
+
+    written = export_gguf(model, out, quant)
+    console = Console()
+    size = f"{written.path.stat().st_size / 1e6:,.1f} MB"
+    say(f"{written.path}: {size}, {quant}, {written.architecture}", console)
+    if written.unquantized:
+        whole = f"{counted(written.unquantized, 'weight')} in f16: the rows do not fit {quant}"
+        say(f"Not quantized: {whole}", console)
+    name = written.path.stem.lower()
+    print_command("For Ollama", ["ollama", "create", name, "-f", f"{out}/Modelfile"], console)
+    serve = ["llama-server", "-m", str(written.path), "-c", str(written.context), "--jinja"]
+    print_command("Next", serve, console)
 
 
 @with_flags(ImportConfig, _IMPORT_FLAGS, "problems.unfit=leave_out")

@@ -1,7 +1,7 @@
 """Writes a trained model as a GGUF file, for llama.cpp, Ollama and LM Studio.
 
-The folder holds ``NAME.gguf`` with weights, tokenizer, chat template and the tokens that end a turn,
-and a ``Modelfile`` for Ollama, which would otherwise cut prompts at its own default context.
+The folder holds ``NAME.gguf`` with weights, tokenizer, chat template and the tokens that end a
+turn, and a ``Modelfile`` for Ollama, which would otherwise cut prompts at its own default context.
 
 Weights of two dimensions get the chosen type, vectors stay in float32. A row that does not divide
 into the blocks of a quantization stays in float16; ``GgufFile.unquantized`` counts such weights.
@@ -24,7 +24,6 @@ from heavydistill.store.atomic import new_folder
 
 if TYPE_CHECKING:
     import gguf
-    import numpy as np
     import torch
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
@@ -42,7 +41,7 @@ _QWEN2 = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _SPLITTERS = {_QWEN2: "qwen2", _QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1): "llama-bpe"}
-"""llama.cpp's name of a way to split a text before merging, by the pattern in ``tokenizer.json``."""
+"""llama.cpp's name of a way to split a text, by the pattern in ``tokenizer.json``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +264,7 @@ def _weights(model: Path) -> Iterator[tuple[str, torch.Tensor]]:
 
     for path in sorted(model.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            for name in file.keys():
+            for name in file.keys():  # noqa: SIM118, no mapping
                 yield name, file.get_tensor(name).float()
 
 

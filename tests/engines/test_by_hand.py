@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import torch
 from adapters import write_adapter
-from command_line import run_command
+from command_line import MICRO, run_command
 from peft import PeftModel
 from real_vllm import serving
-from students import MICRO as STUDENT
 from transformers import AutoModelForCausalLM
 
 from heavydistill.config.models import Endpoint, Sampling
@@ -24,14 +23,17 @@ from heavydistill.models.http.probe import TOKEN_IDS, probe
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, Response, user_turn
 
-CONTEXT = 1024
+TEACHER = Path(MICRO)
+CONTEXT = 2048
 
 
 @pytest.fixture(scope="module")
 def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("adapters")
-    thinker = write_adapter(folder / "thinker", STUDENT)
-    deliberator = write_adapter(folder / "deliberator", STUDENT, r=4, use_rslora=True)
+    thinker = write_adapter(folder / "thinker", TEACHER, strength=0.006)
+    deliberator = write_adapter(
+        folder / "deliberator", TEACHER, strength=0.001, r=4, use_rslora=True
+    )
     return {"thinker": thinker, "deliberator": deliberator}
 
 
@@ -41,7 +43,7 @@ def url(adapters: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     names = [f"{name}={folder}" for name, folder in adapters.items()]
     flags = ["--dtype=float32", f"--max-model-len={CONTEXT}", "--served-model-name=base"]
     flags += ["--reasoning-parser=qwen3", "--enable-lora", "--max-lora-rank=8", "--max-loras=2"]
-    with serving(log, STUDENT, *flags, "--lora-modules", *names) as url:
+    with serving(log, TEACHER, *flags, "--lora-modules", *names) as url:
         yield url
 
 
@@ -58,7 +60,7 @@ def answer(url: str, name: str, text: str, **sampling: Any) -> Response:
 
 
 def test_doctor_finds_nothing_wrong(url):
-    flags = ["--teacher=base", f"--endpoint={url}", f"--tokenizer={STUDENT}", "--set=domain=brief"]
+    flags = ["--teacher=base", f"--endpoint={url}", f"--tokenizer={TEACHER}", "--set=domain=brief"]
     done = run_command("doctor", *flags, "--limit=2", "--k=2", "--d=1")
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -67,9 +69,9 @@ def test_a_base_and_its_adapters_are_evaluated_on_one_server(url, tmp_path):
     out = tmp_path / "evaluation"
     done = run_command(
         *("evaluate", "--before=base", "--thinker=thinker", "--deliberator=deliberator"),
-        *(f"--endpoint={url}", f"--tokenizer={STUDENT}", "--set=domain=brief", f"--out={out}"),
+        *(f"--endpoint={url}", f"--tokenizer={TEACHER}", "--set=domain=brief", f"--out={out}"),
         *("--problems=micro", "--limit=4", "--k=2", "--d=1"),
-        *("--set=think.sampling.max_tokens=64", "--set=deliberate.sampling.max_tokens=64"),
+        *("--set=think.sampling.max_tokens=192", "--set=deliberate.sampling.max_tokens=448"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (out / "evaluation.json").is_file()
@@ -88,7 +90,7 @@ def test_thinking_that_is_cut_off_is_thinking(url):
 
 @pytest.mark.parametrize("name", ["base", "thinker", "deliberator"])
 def test_log_probabilities_are_those_of_transformers(url, adapters, name):
-    model = AutoModelForCausalLM.from_pretrained(STUDENT, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(TEACHER, dtype=torch.float32)
     if name != "base":
         model = PeftModel.from_pretrained(model, adapters[name])
     ids = torch.tensor([TOKEN_IDS])

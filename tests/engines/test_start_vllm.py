@@ -11,7 +11,6 @@ import pytest
 from adapters import write_adapter
 from command_line import MICRO, records_of, run_command, started
 from real_vllm import engines_of
-from students import MICRO as STUDENT
 
 from heavydistill.config.models import Sampling
 from heavydistill.heavy import prompts
@@ -19,28 +18,29 @@ from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.request import Request, user_turn
 from heavydistill.store.traces import read_traces
 
-LENGTHS = ["--set=think.sampling.max_tokens=96", "--set=deliberate.sampling.max_tokens=96"]
+TEACHER = Path(MICRO)
+LENGTHS = ["--set=think.sampling.max_tokens=192", "--set=deliberate.sampling.max_tokens=448"]
 SMALL = ["--set=domain=brief", "--k=2", "--d=1", *LENGTHS, "--start-vllm"]
 
 
 def greedy(model: Path, texts: list[str]) -> list[str]:
     """What a model in this process writes."""
     engine = LocalEngine(str(model), think_tags=None)
-    sampling = Sampling(temperature=0.0, max_tokens=96)
+    sampling = Sampling(temperature=0.0, max_tokens=192)
     requests = [Request(user_turn(text), sampling, seed=0) for text in texts]
     return [response.answer_text for response in engine.generate(requests)]
 
 
 def test_adapters_of_both_roles_are_served_on_one_base(tmp_path):
-    thinker = write_adapter(tmp_path / "thinker", STUDENT)
-    deliberator = write_adapter(tmp_path / "deliberator", STUDENT, r=4, strength=0.01)
+    thinker = write_adapter(tmp_path / "thinker", TEACHER, strength=0.006)
+    deliberator = write_adapter(tmp_path / "deliberator", TEACHER, strength=0.001, r=4)
     done = run_command(
         *("generate", f"--thinker={thinker}", f"--deliberator={deliberator}", *SMALL),
         *(f"--out={tmp_path / 'run'}", "--limit=6", "--set=think.sampling.temperature=0"),
     )
     assert done.returncode == 0, done.stderr
     words = (tmp_path / "run.vllm.log").read_text().splitlines()[0]
-    assert f"serve {STUDENT} " in words and "--max-lora-rank 8 " in words
+    assert f"serve {TEACHER} " in words and "--max-lora-rank 8 " in words
     assert f"--chat-template {thinker}/chat_template.jinja " in words
     traces = list(read_traces(tmp_path / "run"))
     assert len(traces) == 6
@@ -52,11 +52,11 @@ def test_adapters_of_both_roles_are_served_on_one_base(tmp_path):
 
     def alike(model: Path) -> int:
         return sum(
-            own.replace("<think>", "").strip()[:12] == text.strip()[:12]
+            own.replace("<think>", "").strip()[:20] == text.strip()[:20]
             for own, text in zip(greedy(model, texts), served, strict=True)
         )
 
-    assert alike(thinker) >= 5 and alike(STUDENT) <= 1
+    assert alike(thinker) >= 5 and alike(TEACHER) <= 3
 
 
 def test_a_killed_engine_ends_the_run_and_the_same_command_goes_on(tmp_path):
@@ -93,14 +93,14 @@ def test_a_model_that_does_not_load_is_said_with_the_log(tmp_path):
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "hidden_size": 256}))
     done = run_command("generate", f"--teacher={model}", *SMALL, f"--out={tmp_path / 'run'}")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "before it was ready" in done.stderr and f"{tmp_path}/run.vllm.log" in done.stderr
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
 def test_an_adapter_that_vllm_cannot_serve_is_said_with_a_way(tmp_path):
-    adapter = write_adapter(tmp_path / "adapter", STUDENT, use_dora=True)
+    adapter = write_adapter(tmp_path / "adapter", TEACHER, use_dora=True)
     done = run_command("generate", f"--teacher={adapter}", *SMALL, f"--out={tmp_path / 'run'}")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "heavydistill merge" in done.stderr
