@@ -1,19 +1,12 @@
 """A real llama.cpp serves a GGUF file: doctor, counts of tokens, a run and its replay.
 
 Doctor asks for four samples at once, which llama.cpp refuses with fewer slots.
-
-It needs an environment with the wheel ``xllamacpp``, whose Python it is told, and any small
-instruction-tuned GGUF file; without, all of it is skipped:
-
-    HEAVYDISTILL_LLAMA_PYTHON=/path/to/venv/bin/python HEAVYDISTILL_GGUF=/path/to/model.gguf \\
-        python -m pytest -m slow tests/models/test_llama_cpp.py
 """
 
-import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
+from real_llama import MODEL, serving, smollm
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import load_config
@@ -26,39 +19,11 @@ from heavydistill.models.tokenizer import TEMPLATE_TOKENS, ServerTokenizer
 from heavydistill.run.generate import check, run
 from heavydistill.store.traces import read_traces
 
-PYTHON = os.environ.get("HEAVYDISTILL_LLAMA_PYTHON", "")
-GGUF = os.environ.get("HEAVYDISTILL_GGUF", "")
-MODEL = "gguf"
-SERVE = f"""
-import threading, xllamacpp
-params = xllamacpp.CommonParams()
-params.model.path = {GGUF!r}
-params.model_alias = {{{MODEL!r}}}
-params.n_parallel, params.n_ctx, params.use_jinja, params.port = 4, 8192, True, 0
-params.hostnames = ["127.0.0.1"]
-server = xllamacpp.Server(params)
-print(server.listening_address, flush=True)
-threading.Event().wait()
-"""
-
-pytestmark = [
-    pytest.mark.skipif(not (PYTHON and GGUF), reason="no llama.cpp and no GGUF file are named"),
-    pytest.mark.slow,
-]
-
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = subprocess.Popen(
-        [PYTHON, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert server.stdout is not None
-        address = next(line for line in server.stdout if line.startswith("http"))
-        yield f"{address.strip()}/v1"
-    finally:
-        server.kill()
-        server.wait()
+    with serving(smollm(), slots=4) as url:
+        yield url
 
 
 def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url):

@@ -1,0 +1,82 @@
+"""What a GGUF file says of a model; that llama.cpp answers alike is seen in tests/engines."""
+
+import json
+import shutil
+from pathlib import Path
+
+import gguf
+import pytest
+from adapters import write_adapter
+from command_line import run_command
+from students import MICRO
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.gguf import export_gguf
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(MICRO, tmp_path / "student"))
+
+
+def changed(model: Path, file: str, **keys: object) -> None:
+    tree = json.loads((model / file).read_text())
+    (model / file).write_text(json.dumps(tree | keys))
+
+
+def test_a_file_holds_weights_tokenizer_template_and_ends(tmp_path, model):
+    changed(model, "generation_config.json", eos_token_id=[670, 668])
+    words = ["export", model, "--to=gguf", f"--out={tmp_path / 'out'}", "--quant=q8_0"]
+    done = run_command(*words, COLUMNS="400")
+    assert done.returncode == 0, done.stderr
+    assert f"ollama create student -f {tmp_path}/out/Modelfile" in done.stdout
+    modelfile = (tmp_path / "out" / "Modelfile").read_text()
+    assert modelfile == "FROM ./student.gguf\nPARAMETER num_ctx 2048\n"
+    reader = gguf.GGUFReader(tmp_path / "out" / "student.gguf")
+    facts = {name: field.contents() for name, field in reader.fields.items()}
+    assert facts["general.architecture"] == "llama" and facts["llama.context_length"] == 2048
+    ends = facts["tokenizer.ggml.eos_token_id"], facts["tokenizer.ggml.eot_token_id"]
+    assert ends == (670, 668)
+    assert facts["tokenizer.ggml.add_bos_token"] is False
+    template = (model / "chat_template.jinja").read_text()
+    assert facts["tokenizer.chat_template"] == template
+    tokens, kinds = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
+    assert len(tokens) == len(kinds) == 704
+    assert (tokens[670], kinds[670]) == ("<|im_end|>", gguf.TokenType.CONTROL)
+    assert (tokens[671], kinds[671]) == ("<think>", gguf.TokenType.USER_DEFINED)
+    assert kinds[703] == gguf.TokenType.UNUSED
+    types = {tensor.name: tensor.tensor_type.name for tensor in reader.tensors}
+    assert types["blk.0.attn_q.weight"] == types["token_embd.weight"] == "Q8_0"
+    assert types["output_norm.weight"] == "F32" and "output.weight" not in types
+
+
+@pytest.mark.parametrize(
+    ("file", "keys", "message"),
+    [
+        ("config.json", {"architectures": ["GPT2LMHeadModel"]}, "is a GPT2LMHeadModel"),
+        (
+            "config.json",
+            {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
+            "rotary embeddings scaled by 'linear'",
+        ),
+        ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "splits a text in a way"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path, model, file, keys, message):
+    changed(model, file, **keys)
+    with pytest.raises(ConfigError) as refused:
+        export_gguf(model, tmp_path / "out")
+    assert message in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_adapter_is_merged_first(tmp_path):
+    adapter = write_adapter(tmp_path / "adapter")
+    with pytest.raises(ConfigError) as refused:
+        export_gguf(adapter, tmp_path / "out")
+    assert f"heavydistill merge --adapter {adapter}" in refused.value.fix
+
+
+def test_an_unknown_quantization_names_those_that_are(tmp_path, model):
+    done = run_command("export", model, "--to=gguf", f"--out={tmp_path}/out", "--quant=q3")
+    assert done.returncode == 2 and "bf16, f16, f32, q8_0, q5_1, q4_0" in done.stderr
