@@ -124,8 +124,8 @@ class Endpoint(Section):
     """Address of an OpenAI-compatible server, e.g. http://localhost:8000/v1 (several with commas
     between), or the name of a provider such as openrouter."""
     start_vllm: bool = False
-    """Start vLLM on this machine with the profile's settings, and stop it at the end. It runs on the
-    GPUs, or on the CPU if it is built for CPUs and there is no GPU."""
+    """Start vLLM on this machine with the profile's settings, and stop it at the end. It runs on
+    the GPUs, or on the CPU if it is built for CPUs and there is no GPU."""
     api_key_env: Annotated[str, _NAME_OF_A_VARIABLE] | None = None
     """Environment variable that holds the API key (default: the provider's, else
     ``OPENAI_API_KEY``). A server without keys needs none."""

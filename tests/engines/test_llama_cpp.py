@@ -4,8 +4,10 @@ Doctor asks for four samples at once, which llama.cpp refuses with fewer slots.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from command_line import MICRO
 from real_llama import MODEL, serving, smollm
 
 from heavydistill.config.models import Endpoint, Sampling
@@ -18,11 +20,15 @@ from heavydistill.models.request import Request, user_turn
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS, ServerTokenizer
 from heavydistill.run.generate import check, run
 from heavydistill.store.traces import read_traces
+from heavydistill.train.gguf import export_gguf
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serving(smollm(), slots=4) as url:
+@pytest.fixture(scope="module", params=["micro", pytest.param("smollm", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    file = smollm()
+    if request.param == "micro":
+        file = export_gguf(Path(MICRO), tmp_path_factory.mktemp("gguf") / "out").path
+    with serving(file, slots=4) as url:
         yield url
 
 
@@ -32,7 +38,7 @@ def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url):
     who = ExaminedModel(
         profile=profile_at(MODEL, endpoint),
         samplings=[sampling],
-        prompt="What is 2 + 3?",
+        prompt="Add these numbers step by step: 15 + 43 + 75 - 72 + 61 + 48 - 71 + 55",
         context=Context(MODEL, 2048, Source.SET),
     )
     seen = Examination(who, endpoint, ServerTokenizer(MODEL, endpoint)).capabilities
@@ -76,7 +82,6 @@ def test_a_run_without_a_tokenizer_and_its_replay(url, tmp_path):
     traces = list(read_traces(finished.folder))
     readers = {cache.reader for trace in traces for cache in trace.caches}
     assert readers <= {f"{MODEL}'s server"}
-    assert finished.summary.thoughts == 0
     gone = {"endpoint.base_url": "http://127.0.0.1:1/v1", "out": str(tmp_path / "again")}
     again = run(check(load_config(overrides=keys | gone), asks=False), replay=True)
     assert list(read_traces(again.folder)) == traces
