@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url):
     endpoint = Endpoint(base_url=url)
-    sampling = Sampling(max_tokens=64, top_k=0)
+    sampling = Sampling(temperature=2.0, max_tokens=64, top_k=0)  # no sample is another's copy
     who = ExaminedModel(
         profile=profile_at(MODEL, endpoint),
         samplings=[sampling],
