@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 else:
     _TrlConfig = object  # at run time, the subclasses are built with TRL's class
 
-Refused = Mapping[str, tuple[tuple[Any, ...], str]]
+Refused = Mapping[str, tuple[tuple[object, ...], str]]
 """TRL parameters that are refused: the values still accepted, and the reason."""
 
 # Refused by every training.
@@ -80,7 +80,10 @@ _OTHER_NAMES = {
 }
 
 
-def option(default: Any, text: str, *choices: str) -> Any:
+_Value = TypeVar("_Value")
+
+
+def option(default: _Value, text: str, *choices: str) -> _Value:
     """Return a dataclass field for a training option, with its default, help text and choices."""
     metadata = {"help": text} | ({"choices": [*choices]} if choices else {})
     return field(default=default, metadata=metadata)
@@ -98,7 +101,7 @@ class TrainingOptions(_TrlConfig):
     """Class that changes defaults of TRL's ``ModelConfig``; None for no changes."""
     refused: ClassVar[Refused]
     """TRL parameters that this training refuses in addition to ``REFUSED``."""
-    recorded: ClassVar[Mapping[str, Any]]
+    recorded: ClassVar[Mapping[str, object]]
     """Defaults of our fields to record; a value is recorded only if it differs from its default."""
 
     evaluate: str | None = option(
@@ -116,7 +119,7 @@ class TrainingOptions(_TrlConfig):
     )
 
     @classmethod
-    def check_given(cls, values: Mapping[str, Any]) -> None:
+    def check_given(cls, values: Mapping[str, object]) -> None:
         """Raise an error if no model is named. Called before TRL is imported."""
         if not values.get("model_name_or_path"):
             if config := values.get("config"):
@@ -131,7 +134,7 @@ class TrainingOptions(_TrlConfig):
             )
 
 
-C = TypeVar("C", bound=TrainingOptions)
+C = TypeVar("C", bound=TrainingOptions, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ def read_arguments(
     return read
 
 
-def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
+def _made(kind: type[Any], values: Mapping[str, object]) -> Any:
     names = {each.name for each in dataclasses.fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in names})
 
@@ -183,7 +186,7 @@ def known_arguments(options: type[TrainingOptions]) -> dict[str, Argument]:
 
 def given_values(
     options: type[TrainingOptions], arguments: Sequence[str], others: Iterable[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the values given by flags and by the YAML file, by name, without importing TRL.
 
     Sets the environment variables listed under ``env`` in the file, because libraries read them on
@@ -214,10 +217,10 @@ def given_values(
 def _read_values(
     options: type[TrainingOptions],
     known: Mapping[str, Argument],
-    tree: Mapping[str, Any],
+    tree: Mapping[str, object],
     flags: Mapping[str, str],
     path: Path | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Read the values of a file's ``tree`` and of flags; raises ConfigError for a wrong one."""
     values, faults = {}, []
     for key, value in {**tree, **flags}.items():
@@ -276,7 +279,7 @@ def _nearest(name: str, known: Sequence[str], script: str) -> str:
     return f"{near}{_keys_of(script)}"
 
 
-def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
+def recorded(arguments: TrainArguments[TrainingOptions]) -> dict[str, object]:
     """Return the arguments to record, sorted: simple values that differ from TRL's defaults."""
     import trl
 
@@ -296,7 +299,7 @@ def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
     return flags
 
 
-def _simple(value: Any) -> Any:
+def _simple(value: object) -> object:
     return json.loads(json.dumps(value, default=str))
 
 
@@ -304,7 +307,7 @@ def _keys_of(script: str) -> str:
     return f"`heavydistill {script} --help-all` lists all flags and keys."
 
 
-def _check_needed(arguments: TrainArguments[Any]) -> None:
+def _check_needed(arguments: TrainArguments[TrainingOptions]) -> None:
     """Raise an error if an argument is set without the one that gives it an effect."""
     values = {
         known.name: (getattr(part, known.name), known.default)
@@ -318,7 +321,7 @@ def _check_needed(arguments: TrainArguments[Any]) -> None:
             )
 
 
-def _check(arguments: TrainArguments[Any]) -> None:
+def _check(arguments: TrainArguments[TrainingOptions]) -> None:
     """Run the checks that all trainings share."""
     config, model = arguments.config, arguments.model
     for name, (allowed, why) in {**REFUSED, **config.refused}.items():

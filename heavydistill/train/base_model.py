@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heavydistill.chat.student import generation_settings, stops_of
 from heavydistill.chat.template import Chat, own_template, read_template
@@ -26,7 +26,10 @@ from heavydistill.store.redact import name_alone
 from heavydistill.store.training_record import RECORD, BaseModelUsed, TrainingRecord, read_record
 
 if TYPE_CHECKING:
-    from heavydistill.train.arguments import TrainArguments
+    from transformers import PreTrainedConfig
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+    from heavydistill.train.arguments import TrainArguments, TrainingOptions
     from heavydistill.train.datasets import SetsFolder
 
 _CHECKPOINT = "a folder with a transformers checkpoint (config.json and tokenizer.json)"
@@ -43,7 +46,7 @@ class BaseCheckpoint:
     """Folder or Hub id from which transformers loads the model."""
     revision: str
     """Commit on the Hub, or a digest of the files."""
-    tokenizer: Any
+    tokenizer: Tokenizer
     chat: Chat
     context: int
     """Maximum number of tokens of prompt and response together."""
@@ -87,7 +90,9 @@ def locate_base(given: str, revision: str | None = None) -> str:
     return path
 
 
-def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> BaseCheckpoint:
+def load_base(
+    arguments: TrainArguments[TrainingOptions], found: Sequence[SetsFolder]
+) -> BaseCheckpoint:
     """Find the model named in the arguments, and load its tokenizer.
 
     Raises:
@@ -141,7 +146,7 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
     )
 
 
-def _text_tower(config: Any, name: str, has_own_code: bool) -> TextTower | None:
+def _text_tower(config: PreTrainedConfig, name: str, has_own_code: bool) -> TextTower | None:
     """Return the text tower of a vision-language model; None for a model of text."""
     fix = "Give a causal language model, or Qwen3.5, Qwen3.6 or Gemma 4."
     try:
@@ -159,7 +164,7 @@ def _text_tower(config: Any, name: str, has_own_code: bool) -> TextTower | None:
     return tower
 
 
-def _pad_token(tokenizer: Any, pad: Any) -> str:
+def _pad_token(tokenizer: Tokenizer, pad: object) -> str:
     """Return the pad token of the base's generation settings, or else the end of sequence.
 
     Padding with the end of sequence would also make it the pad token of the saved model.
@@ -168,7 +173,9 @@ def _pad_token(tokenizer: Any, pad: Any) -> str:
     return str(tokenizer.convert_ids_to_tokens(pad) if known else tokenizer.eos_token)
 
 
-def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[SetsFolder]) -> str:
+def _template(
+    arguments: TrainArguments[TrainingOptions], tokenizer: Tokenizer, found: Sequence[SetsFolder]
+) -> str:
     name = arguments.model.model_name_or_path
     if arguments.config.chat_template_path is not None:
         return read_template(Path(arguments.config.chat_template_path), "--chat_template_path")

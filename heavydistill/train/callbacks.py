@@ -7,11 +7,13 @@ import time
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
+from transformers import TrainerControl as Control
+from transformers import TrainerState as State
+from transformers import TrainingArguments as Arguments
 
 from heavydistill.report.curves import draw
 from heavydistill.report.terminal import said
@@ -67,14 +69,16 @@ class LogLines(TrainerCallback):
         self._lines, self._is_shown = 0, is_shown
         self._start = (0.0, 0)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Create the log file; when resuming, keep the entries up to the checkpoint."""
         self._start = time.monotonic(), state.global_step
         if state.is_world_process_zero:
             entries = [f"{json.dumps(entry)}\n" for entry in state.log_history]
             (Path(args.output_dir) / LOG).write_text("".join(entries), encoding="utf-8")
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+    def on_log(
+        self, args: Arguments, state: State, control: Control, logs: dict[str, float], **_: object
+    ) -> None:
         """Append the entry to the file and print its line."""
         if not state.is_world_process_zero:
             return
@@ -90,7 +94,7 @@ class LogLines(TrainerCallback):
             print(f"held out at step {state.global_step:,}: {', '.join(shown)}", flush=True)
         said()
 
-    def _print_row(self, state: Any, logs: Mapping[str, Any]) -> None:
+    def _print_row(self, state: State, logs: Mapping[str, float]) -> None:
         if self._lines % _HEADER_EVERY == 0:
             titles = "".join(f"{title:>{width}}" for title, _, _, width in self._columns)
             print(f"{'step':>9}{'left':>9}{titles}", flush=True)
@@ -115,7 +119,7 @@ class CheckpointMarkerCallback(TrainerCallback):
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_save(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Mark this step's checkpoint as complete, and delete old ones."""
         PartialState().wait_for_everyone()
         if not state.is_world_process_zero:
@@ -133,10 +137,10 @@ class ResumeArgsCallback(TrainerCallback):
     changed, the old best value is not comparable and is dropped.
     """
 
-    def __init__(self, measure: Mapping[str, Any]) -> None:
+    def __init__(self, measure: Mapping[str, object]) -> None:
         self._measure = dict(measure)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Replace the values that the Trainer restored from the checkpoint."""
         state.compute_steps(args, state.max_steps)
         # Saved in every checkpoint, because a training may resume from any of them.
@@ -162,20 +166,20 @@ class WatchGuards(TrainerCallback):
         self._guards, self._metric, self._steps = guards, metric, 0
         self.alarms: list[Alarm] = []
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Compute the alarms up to the checkpoint that the training resumes from, if any."""
         self.alarms, self._steps = [], state.max_steps
         self.on_log(args, state, control)
         if control.should_training_stop:
             state.max_steps = state.global_step
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_evaluate(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Write the plots into the output folder."""
         if state.is_world_process_zero:
             folder, window = Path(args.output_dir), self._guards.guard_window
             draw(state.log_history, folder, self.alarms, window)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Record the checkpoint that the Trainer has rolled back to, and write the plots."""
         rolled_back = [alarm for alarm in self.alarms if alarm.action == ROLL_BACK]
         if rolled_back:
@@ -195,7 +199,7 @@ class WatchGuards(TrainerCallback):
                 )
         self.on_evaluate(args, state, control)
 
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_log(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Compute new alarms, and apply their actions."""
         # The first process decides for all; otherwise a process that continues alone would hang.
         shared = [alarms(state.log_history, self._guards, self._metric, self._steps)]

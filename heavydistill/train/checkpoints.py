@@ -15,7 +15,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heavydistill.errors import ConfigError
 from heavydistill.schema import content_id
@@ -166,7 +166,7 @@ def _sizes(folder: Path) -> dict[str, int]:
     }
 
 
-def _schedule(record: TrainingRecord) -> dict[str, Any]:
+def _schedule(record: TrainingRecord) -> dict[str, object]:
     """Return everything that must be the same when a training resumes, by name."""
     rl = record.rl
     arguments = {

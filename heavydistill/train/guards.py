@@ -72,7 +72,7 @@ def _action(what: str, default: str | None = WARN) -> Any:
     return option(default, text, *ACTIONS)
 
 
-def _share(what: str, default: float) -> Any:
+def _share(what: str, default: float) -> float:
     return option(default, f"Share of {what}, between 0 and 1.")
 
 
@@ -147,7 +147,7 @@ def check_guards(config: Any) -> None:
 
 
 def alarms(
-    history: Sequence[Mapping[str, Any]],
+    history: Sequence[Mapping[str, float]],
     guards: GuardOptions,
     metric: str = "eval_hm",
     steps: int = 0,
@@ -202,7 +202,7 @@ def alarms(
     return sorted(fired, key=lambda alarm: alarm.step)
 
 
-def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
+def cut_off(history: Sequence[Mapping[str, float]]) -> list[Point]:
     """Return (step, share of responses cut off); in mode joint, the higher share of both roles."""
     shares: dict[int, float] = {}
     for name in _CUT_OFF:
@@ -212,7 +212,7 @@ def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
 
 
 def _undecided_because(
-    history: Sequence[Mapping[str, Any]], step: int, window: int
+    history: Sequence[Mapping[str, float]], step: int, window: int
 ) -> dict[str, float]:
     """Shares of the responses with one undecided answer up to a step, by reason, highest first."""
     names = {name for entry in history for name in entry if name.startswith(_UNDECIDED)}

@@ -39,6 +39,8 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate.utils import gather_object
+from datasets import Dataset
+from transformers import TrainerControl
 from trl import GRPOTrainer
 
 from heavydistill.config.prompts import OwnPrompts
@@ -203,7 +205,7 @@ def _garbled(
     return None
 
 
-Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequence[Reward]]
+Judge = Callable[[Sequence[Mapping[str, object]], Sequence[Sequence[int]]], Sequence[Reward]]
 """Function that judges one response per row (``VerdictReward.judge``)."""
 HeldOutResponse = tuple[int, Reward]
 """(index of a held-out row, reward of a response to it)."""
@@ -253,20 +255,23 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
     ``max_completion_length``).
     """
 
-    control: Any
+    control: TrainerControl
 
     def __init__(
         self,
         *,
         judge: Judge | None = None,
         most_tokens: Mapping[str, int] | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         self._judge, self._most_tokens = judge, most_tokens or {}
         super().__init__(**options)
 
     def evaluate(
-        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+        self,
+        eval_dataset: Mapping[str, Dataset] | None = None,
+        ignore_keys: object = None,
+        metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
         """Evaluate, log and call the callbacks, as the Trainer does; ``ignore_keys`` is ignored."""
         given = (eval_dataset or self.eval_dataset).items()

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 from heavydistill.config.yaml import read_yaml
 from heavydistill.errors import ConfigError, HeavydistillError, UserError
@@ -50,7 +50,7 @@ def launch(file: Path, flags: Sequence[str], command: Sequence[str]) -> int:
     words = [*launcher, "--module", "heavydistill", *command]
     process = subprocess.Popen(words, process_group=0)
 
-    def forward(signum: int, frame: Any) -> None:
+    def forward(signum: int, frame: FrameType | None) -> None:
         os.killpg(process.pid, signum)
 
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}

@@ -14,18 +14,18 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import heavydistill
 from heavydistill.errors import ConfigError, HeavydistillError, RunError
 from heavydistill.models.local.architecture import TextTower, copy_processor
 from heavydistill.store.training_record import Launch, Result, TrainingRecord, write_record
 from heavydistill.train import checkpoints
-from heavydistill.train.arguments import TrainArguments, recorded
+from heavydistill.train.arguments import TrainArguments, TrainingOptions, recorded
 from heavydistill.train.base_model import BaseCheckpoint
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ _DISK = (
 class TrainingPlan:
     """A training that passed all checks; ``start`` is the checkpoint to resume from."""
 
-    arguments: TrainArguments[Any]
+    arguments: TrainArguments[TrainingOptions]
     base: BaseCheckpoint
     record: TrainingRecord
     start: Path | None
 
 
-def begin(arguments: TrainArguments[Any]) -> tuple[Launch, Path | None]:
+def begin(arguments: TrainArguments[TrainingOptions]) -> tuple[Launch, Path | None]:
     """Return the launch, and the checkpoint to resume from."""
     config = arguments.config
     method_of(arguments.model)
@@ -90,12 +90,12 @@ def begin(arguments: TrainArguments[Any]) -> tuple[Launch, Path | None]:
 
 
 def new_record(
-    arguments: TrainArguments[Any],
+    arguments: TrainArguments[TrainingOptions],
     base: BaseCheckpoint,
     launch: Launch,
     start: Path | None,
     packages: Sequence[str] = (),
-    **stage: Any,
+    **stage: object,
 ) -> TrainingRecord:
     """Return the record of a training that has not run yet.
 
@@ -139,7 +139,7 @@ def method_of(model: ModelConfig) -> str:
     return "dora" if model.use_dora else "rslora" if model.use_rslora else "lora"
 
 
-def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
+def trainer_options(plan: TrainingPlan) -> dict[str, object]:
     """Return the arguments common to all of TRL's trainers; modifies the plan's configuration."""
     from transformers.utils.logging import disable_progress_bar
     from trl import get_peft_config, get_quantization_config
@@ -189,7 +189,7 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
 def run_training(
     plan: TrainingPlan,
     new_trainer: Callable[[], Trainer],
-    measured: Callable[[Trainer, int], dict[str, Any]],
+    measured: Callable[[Trainer, int], Mapping[str, object]],
 ) -> TrainingRecord:
     """Train, and write the model and its record into the output folder.
 
@@ -302,7 +302,7 @@ def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[st
     return lines
 
 
-def planned(arguments: TrainArguments[Any]) -> Launch:
+def planned(arguments: TrainArguments[TrainingOptions]) -> Launch:
     """Return the launch that flags and ``accelerate launch`` request, before anything is loaded.
 
     Raises:
@@ -344,7 +344,7 @@ def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
         types.setdefault("grad_accum_dtype", "fp32")
 
 
-def attention(arguments: TrainArguments[Any]) -> str:
+def attention(arguments: TrainArguments[TrainingOptions]) -> str:
     """Return the attention implementation: the user's, or for ``auto`` the best on this machine.
 
     ``auto`` means FlashAttention from the Hub's kernels if GPU and packages allow it, otherwise

@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.models.hub_files import file_in
@@ -30,6 +30,8 @@ from heavydistill.store.training_record import RECORD, TrainingRecord, read_reco
 
 if TYPE_CHECKING:
     import torch
+    from transformers import GenerationConfig
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 DTYPES = ("bfloat16", "float16", "float32")
 TIMES = 4
@@ -141,7 +143,7 @@ def _record(adapter: Adapter) -> TrainingRecord | None:
 
 
 def _write(
-    adapter: Adapter, tokenizer: Any, folder: Path, dtype: str | None, ids: torch.Tensor
+    adapter: Adapter, tokenizer: Tokenizer, folder: Path, dtype: str | None, ids: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Write the merged model to a folder; return the logits of base + adapter, and of the base."""
     import torch
@@ -163,7 +165,7 @@ def _write(
     return wanted, plain
 
 
-def _settle_generation(config: Any, eos: int | None) -> None:
+def _settle_generation(config: GenerationConfig, eos: int | None) -> None:
     """Make generation stop at the tokenizer's end of sequence, and correct invalid settings."""
     stops = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     if eos not in stops:
@@ -195,7 +197,7 @@ def _look(
     )
 
 
-def _round_once_more(model: Any) -> None:
+def _round_once_more(model: torch.nn.Module) -> None:
     """Change every weight at random by up to half the distance to the next representable value."""
     import torch
 
@@ -207,7 +209,7 @@ def _round_once_more(model: Any) -> None:
             weight.add_(noise.mul_(weight))
 
 
-def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
+def _logits(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
     """Return the logits of every position in float32, shape (length, vocabulary)."""
     import torch
 

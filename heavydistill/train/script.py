@@ -42,7 +42,7 @@ _OF_LAUNCH = re.compile(
 )
 
 
-def sft(**arguments: Any) -> TrainingRecord:
+def sft(**arguments: object) -> TrainingRecord:
     """Train on sets with TRL's SFT in this process, as ``heavydistill sft`` does.
 
     The arguments are its flags, e.g. ``model_name_or_path="Qwen/Qwen3-4B", role="deliberator"``;
@@ -58,12 +58,12 @@ def sft(**arguments: Any) -> TrainingRecord:
     return _train(SftOptions, arguments)
 
 
-def grpo(**arguments: Any) -> TrainingRecord:
+def grpo(**arguments: object) -> TrainingRecord:
     """Train with TRL's GRPO in this process, as ``heavydistill grpo`` does; like ``sft``."""
     return _train(GrpoOptions, arguments)
 
 
-def _train(options: type[TrainingOptions], arguments: Mapping[str, Any]) -> TrainingRecord:
+def _train(options: type[TrainingOptions], arguments: Mapping[str, object]) -> TrainingRecord:
     words = []
     for name, given in arguments.items():
         if given is None:
@@ -105,7 +105,7 @@ def check_files(
         checkpoints.start_of(Path(output), values.get("resume_from_checkpoint"))
 
 
-def _require_gpu(script: str, values: Mapping[str, Any]) -> None:
+def _require_gpu(script: str, values: Mapping[str, object]) -> None:
     """Raise ConfigError if bfloat16 is asked for, by default or explicitly, and there is no GPU."""
     is_on_cpu = values.get("use_cpu") or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
     computes_in_bf16 = values.get("bf16", not values.get("fp16"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -60,10 +60,10 @@ class RolesMixin(Trainer):
         # transformers has ``end`` since version 5.18.
         getattr(super(), "end", self.accelerator.end_training)()
 
-    def _run_epoch(self, **options: object) -> None:
+    def _run_epoch(self, *, model: torch.nn.Module, **options: object) -> None:
         # Otherwise a training resumed at its last step would make one more step.
         if self.state.global_step < self.state.max_steps:
-            super()._run_epoch(**options)
+            super()._run_epoch(model=model, **options)
 
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
@@ -111,17 +111,17 @@ class RolesTrainer(RolesMixin, SFTTrainer):
         made: torch.optim.Optimizer = super().create_optimizer(*arguments)
         return made
 
-    def _run_epoch(self, **options: object) -> None:
+    def _run_epoch(self, *, model: torch.nn.Module, **options: object) -> None:
         if self.args.packing and not self._is_probed:
             check_isolation(
-                options["model"],
+                model,
                 # With offloading, weights are not on the device of the computation.
                 lambda rows: self._prepare_inputs(self.data_collator(rows)),
                 self.model.config.get_text_config().vocab_size,
                 is_mixed=self.args.bf16 or self.args.fp16,
             )
             self._is_probed = True
-        super()._run_epoch(**options)
+        super()._run_epoch(model=model, **options)
 
 
 class MuonAdamW(torch.optim.Optimizer):
@@ -155,13 +155,7 @@ class MuonAdamW(torch.optim.Optimizer):
         # The parameter groups are shared, so that a schedule changes the groups of both optimizers.
         self.param_groups = [group for part in self._parts for group in part.param_groups]
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Make one step of both optimizers."""
         loss = closure() if closure else None
         muon, adamw = self._parts
@@ -171,7 +165,7 @@ class MuonAdamW(torch.optim.Optimizer):
         adamw.step()
         return loss
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return the states of both optimizers."""
         return {"parts": [part.state_dict() for part in self._parts]}
 
@@ -190,12 +184,8 @@ class _SinglePrecision(TorchFunctionMode):
     """
 
     def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
+        self, func: Callable[..., object], types: object, args: Any = (), kwargs: Any = None
     ) -> object:
-        if func is torch.Tensor.bfloat16 and isinstance(args[0], torch.Tensor):
+        if func is torch.Tensor.bfloat16:
             return args[0].to(torch.float32, copy=True)
         return func(*args, **(kwargs or {}))

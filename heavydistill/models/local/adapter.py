@@ -13,11 +13,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.hub_files import file_in
 from heavydistill.models.local.architecture import load_model
+
+if TYPE_CHECKING:
+    import torch
+    from peft import PeftModel
+    from transformers import PreTrainedModel
 
 CONFIG = "adapter_config.json"
 _WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
@@ -82,7 +87,7 @@ def adapter_of(model: str) -> Adapter | None:
     return Adapter(model, base, config.get("revision"), tokenizer, max(ranks))
 
 
-def load_adapter(adapter: Adapter, dtype: Any) -> Any:
+def load_adapter(adapter: Adapter, dtype: torch.dtype | str) -> PeftModel:
     """Load the base model with the adapter as a PEFT model on the CPU, not merged.
 
     ``dtype`` is the torch type of the base's weights; ``"auto"`` keeps the type on disk.
@@ -118,7 +123,7 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
     return adapted
 
 
-def _refuse_shared_ends(adapter: Adapter, model: Any) -> None:
+def _refuse_shared_ends(adapter: Adapter, model: PreTrainedModel) -> None:
     """Raise TeacherError if PEFT would merge the LoRA of the embeddings into the head too."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -132,7 +137,7 @@ def _refuse_shared_ends(adapter: Adapter, model: Any) -> None:
         )
 
 
-def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
+def merge_adapter(adapter: Adapter, adapted: PeftModel) -> PreTrainedModel:
     """Merge the adapter into the base model's weights, in place, and return the base model.
 
     Raises:
@@ -148,7 +153,7 @@ def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
         ) from error
 
 
-def _load_base(adapter: Adapter, dtype: Any) -> Any:
+def _load_base(adapter: Adapter, dtype: torch.dtype | str) -> PreTrainedModel:
     if _has(adapter.base, CONFIG):
         raise TeacherError(
             f"The base model {adapter.base!r} of the adapter {adapter.name} is an adapter itself",

@@ -18,9 +18,13 @@ import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heavydistill.models.hub_files import file_in, json_in
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 PROCESSOR = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 """Files that a vision-language checkpoint needs to be served, beside those of a text model."""
@@ -45,12 +49,14 @@ class TextTower:
         """Regular expression that matches the names of everything but the tower and the head."""
         return rf"(?!{re.escape(self.name)}\.|lm_head).*"
 
-    def targets(self, given: Any) -> Any:
+    def targets(self, given: str | list[str] | None) -> str | list[str] | None:
         """Return ``lora_target_modules`` with ``all-linear`` replaced by the tower's layers."""
         return [*self.linear] if given == ALL_LINEAR else given
 
 
-def load_model(model: str, dtype: Any, revision: str | None = None) -> Any:
+def load_model(
+    model: str, dtype: torch.dtype | str, revision: str | None = None
+) -> PreTrainedModel:
     """Load a checkpoint from a folder or the Hub.
 
     Raises:
@@ -63,7 +69,7 @@ def load_model(model: str, dtype: Any, revision: str | None = None) -> Any:
     return model_class(config).from_pretrained(model, revision=revision, dtype=dtype)
 
 
-def model_class(config: Any) -> Any:
+def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
     """Return the class for a configuration; AutoModelForCausalLM if none of transformers is named.
 
     Raises:
@@ -72,9 +78,10 @@ def model_class(config: Any) -> Any:
     import transformers
 
     name = next(iter(config.architectures or ()), "")
-    named = getattr(transformers, name, None)
+    named: type[PreTrainedModel] | None = getattr(transformers, name, None)
     if named is None or not issubclass(named, transformers.GenerationMixin):
-        return transformers.AutoModelForCausalLM
+        named = transformers.AutoModelForCausalLM
+        return named
     needed = [
         parameter.name
         for parameter in inspect.signature(named.forward).parameters.values()
@@ -86,7 +93,7 @@ def model_class(config: Any) -> Any:
     return named
 
 
-def text_tower(config: Any) -> TextTower | None:
+def text_tower(config: PreTrainedConfig) -> TextTower | None:
     """Return the text tower of a vision-language model; None if the whole model is text.
 
     Raises:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from transformers import (
@@ -29,6 +28,7 @@ from transformers.cache_utils import (
     DynamicLayer,
     DynamicSlidingWindowLayer,
 )
+from transformers.generation import GenerateDecoderOnlyOutput
 
 _STRETCH = 16  # Number of tokens after which finished rows are reported and dropped
 _ROOM = 64  # Number of tokens for which memory is allocated at once
@@ -44,7 +44,7 @@ def can_drop_rows(config: PreTrainedConfig) -> bool:
 
 
 def write(
-    generate: Callable[..., Any],
+    generate: Callable[..., GenerateDecoderOnlyOutput],
     input_ids: torch.Tensor,
     attention_mask: torch.Tensor,
     config: GenerationConfig,
@@ -87,7 +87,7 @@ def write(
                     on_end(row, tokens)
         return is_over
 
-    def ends_all(sequences: torch.Tensor, scores: Any) -> torch.Tensor:
+    def ends_all(sequences: torch.Tensor, scores: object) -> torch.Tensor:
         """Stopping criterion: a mask of the finished rows, after each token."""
         if on_end and not in_stretches and (sequences.size(1) - width) % _STRETCH == 0:
             note(sequences)
@@ -119,7 +119,7 @@ def write(
 
 
 def _read(
-    generate: Callable[..., Any],
+    generate: Callable[..., GenerateDecoderOnlyOutput],
     input_ids: torch.Tensor,
     attention_mask: torch.Tensor,
     config: GenerationConfig,
@@ -169,7 +169,7 @@ class _RoomyLayer(DynamicLayer):
         self._roomy: list[torch.Tensor] = []
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append keys and values of new tokens, of shape (rows, heads, tokens, size)."""
         begin = self.keys.shape[-2]

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heavydistill.config.models import Sampling
 from heavydistill.errors import ConfigError, TeacherError
@@ -45,7 +45,8 @@ from heavydistill.models.thinking import decoded, split_reasoning
 
 if TYPE_CHECKING:
     import torch
-    from transformers import LogitsProcessorList
+    from transformers import LogitsProcessorList, PreTrainedModel
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
 # Maximum bytes of a batch's keys and values: 35,000 tokens of a 1.7B model in float32.
@@ -207,7 +208,7 @@ class LocalEngine:
         )
 
 
-def _batch_tokens(model: Any) -> int:
+def _batch_tokens(model: PreTrainedModel) -> int:
     """Number of tokens of a batch for the device, limited by the memory for keys and values."""
     text, of_token = model.config.get_text_config(), 0
     # The heads of some models, such as Gemma 4, differ between the layers.
@@ -252,7 +253,7 @@ def _revision(model: str, file: str, revision: str | None = None) -> str:
     return folder_digest(folder)
 
 
-def load_tokenizer(model: str) -> Any:
+def load_tokenizer(model: str) -> Tokenizer:
     """Load the tokenizer of a folder or Hub id, with its chat template.
 
     Raises:
@@ -327,7 +328,7 @@ def _lacks_template(model: str) -> TeacherError:
     )
 
 
-def _load(model: str) -> tuple[Any, Any]:
+def _load(model: str) -> tuple[Tokenizer, PreTrainedModel]:
     """Load a checkpoint; returns (tokenizer, model on its device)."""
     import torch
     from transformers import GenerationConfig

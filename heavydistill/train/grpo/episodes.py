@@ -135,7 +135,7 @@ class Episodes:
 
     def rollout(
         self,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Mapping[str, object]],
         seeds: Sequence[int],
         sample: Sample,
         verdicts: VerdictPool,

@@ -23,16 +23,17 @@ Not covered: episodes larger than a micro-batch. Gradient checkpointing reduces 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from trl import GRPOConfig
 
 from heavydistill.train.grpo.episodes import Episodes, PolicyCompletion, Rollout, figures
-from heavydistill.train.grpo.trainer import RlTrainer, dealt
+from heavydistill.train.grpo.trainer import Batch, RlTrainer, dealt
 from heavydistill.verifiers.pool import VerdictPool
 
-_Batch = dict[str, Any]
+_T = TypeVar("_T")
+_Row = dict[str, Any]
 
 
 class JointTrainer(RlTrainer):
@@ -44,23 +45,23 @@ class JointTrainer(RlTrainer):
     """
 
     def __init__(
-        self, *, episodes: Episodes, verdicts: VerdictPool, args: GRPOConfig, **options: Any
+        self, *, episodes: Episodes, verdicts: VerdictPool, args: GRPOConfig, **options: object
     ) -> None:
         self._episodes, self._verdicts = episodes, verdicts
         self._size = episodes.size
         super().__init__(args=args, **options)
         self.rollout_func = self._rolled_out
-        self._inputs: list[_Batch] = []
+        self._inputs: list[_Row] = []
         self._played: list[Rollout] = []
         self._is_joined = False
 
-    def _generate_and_score_completions(self, inputs: list[_Batch]) -> _Batch:
+    def _generate_and_score_completions(self, inputs: list[_Row]) -> Batch:
         # Copies of the rows, in which the prompt that was sampled from replaces the given prompt.
         self._inputs = [{**row, "prompt": list(row["prompt"])} for row in inputs]
-        made: _Batch = super()._generate_and_score_completions(self._inputs)
+        made: Batch = super()._generate_and_score_completions(self._inputs)
         return {name: self._joined(value) for name, value in made.items()}
 
-    def _rolled_out(self, prompts: list[Any], _: Any) -> dict[str, Any]:
+    def _rolled_out(self, prompts: list[object], _: object) -> dict[str, object]:
         """Return the completions of episodes; TRL calls this instead of generating."""
         problems = self._inputs[:: self._size]
         # Checkpoints contain the state of this generator.
@@ -88,7 +89,7 @@ class JointTrainer(RlTrainer):
         ]
 
     def _calculate_rewards(
-        self, inputs: list[_Batch], prompts: list[Any], completions: list[Any], ids: list[list[int]]
+        self, inputs: list[_Row], prompts: list[Any], completions: list[Any], ids: list[list[int]]
     ) -> torch.Tensor:
         """Return the mean reward of the deliberations of each row's episode, shape (rows, 1), of
         all processes."""
@@ -105,9 +106,9 @@ class JointTrainer(RlTrainer):
         self._rewards = rewards.view(-1, d).nanmean(dim=1, keepdim=True)
         return self._rewards.repeat_interleave(self._size, dim=0)
 
-    def _log_completion_extra(self, column: str, values: list[Any]) -> None:
+    def _log_completion_extra(self, column: str, values: list[object]) -> None:
         k, d = self._episodes.k, self._episodes.d
-        of_rows: list[Any] = []
+        of_rows: list[object] = []
         for at in range(0, len(values), d):  # an attempt has the value of the first deliberation
             of_rows += [values[at]] * k + values[at : at + d]
         super()._log_completion_extra(column, of_rows)
@@ -115,7 +116,7 @@ class JointTrainer(RlTrainer):
     def _own_advantages(self, rewards: torch.Tensor) -> torch.Tensor:
         return episode_advantages(rewards, self.num_generations // self._size, self.scale_rewards)
 
-    def _joined(self, value: Any) -> Any:
+    def _joined(self, value: _T) -> _T | torch.Tensor:
         """Reshape (rows, columns) to (episodes, (K + D) * columns); other values are unchanged."""
         if not isinstance(value, torch.Tensor) or value.dim() < 2:
             return value
@@ -124,7 +125,7 @@ class JointTrainer(RlTrainer):
     def _apart(self, value: torch.Tensor) -> torch.Tensor:
         return value.reshape(-1, value.size(1) // self._size)
 
-    def _compute_loss(self, model: Any, inputs: _Batch) -> torch.Tensor:
+    def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
         self._is_joined = True
         try:
             loss: torch.Tensor = super()._compute_loss(model, inputs)
@@ -134,12 +135,12 @@ class JointTrainer(RlTrainer):
 
     def _get_per_token_logps_and_entropies(
         self,
-        model: Any,
+        model: torch.nn.Module,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         logits_to_keep: int,
         batch_size: int | None = None,
-        **options: Any,
+        **options: object,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         if not self._is_joined:
             return super()._get_per_token_logps_and_entropies(

@@ -31,8 +31,9 @@ STEPS = 4
 """Default number of optimizer steps per generation batch. In the first step every ratio is 1, so
 that with a single step clipping would have no effect."""
 GSPO, DAPO, DR_GRPO, CISPO = "gspo", "dapo", "dr_grpo", "cispo"
-_OF_TOKENS = {"importance_sampling_level": "token", "beta": 0.0, "epsilon": 0.2}
-PRESETS: dict[str, dict[str, Any]] = {
+_Preset = dict[str, float | str]
+_OF_TOKENS: _Preset = {"importance_sampling_level": "token", "beta": 0.0, "epsilon": 0.2}
+PRESETS: dict[str, _Preset] = {
     # One ratio for a whole response, clipped as in arXiv 2507.18071. HeavySkill used GSPO (arXiv
     # 2605.02396, appendix B) but gives no values.
     GSPO: {
@@ -102,7 +103,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     script: ClassVar[str] = "grpo"
     trl_config: ClassVar[str] = "GRPOConfig"
     model_options: ClassVar[type | None] = GrpoModelOptions
-    recorded: ClassVar[Mapping[str, Any]] = {
+    recorded: ClassVar[Mapping[str, object]] = {
         "preset": GSPO,
         "pass_at_k": 1,
         "deliberations": 1,
@@ -269,7 +270,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
 
     def __post_init__(self) -> None:
         self._check_sources()
-        trl: Any = self  # the fields inherited from TRL have no types here
+        trl: Any = self  # its fields have no types here
         self._apply_preset()
         if trl.steps_per_generation is None and trl.generation_batch_size is None:
             trl.steps_per_generation = STEPS * trl.gradient_accumulation_steps

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -85,7 +84,7 @@ class ThinkerTrainer(RlTrainer):
     and rewards are not scaled (``options`` checks both).
     """
 
-    def __init__(self, *, pass_at_k: int, **options: Any) -> None:
+    def __init__(self, *, pass_at_k: int, **options: object) -> None:
         self._k = pass_at_k
         super().__init__(**options)
 

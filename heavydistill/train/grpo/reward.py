@@ -130,7 +130,7 @@ class VerdictReward:
         prompts: Sequence[Sequence[Mapping[str, str]]],
         completion_ids: Sequence[Sequence[int]],
         log_metric: Callable[[str, float], None],
-        log_extra: Callable[[str, list[Any]], None],
+        log_extra: Callable[[str, list[object]], None],
         failed: Sequence[bool] | None = None,
         **columns: Any,
     ) -> list[float | None]:
@@ -180,7 +180,7 @@ class VerdictReward:
         return [reward.value for reward in rewarded]
 
     def judge(
-        self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
+        self, rows: Sequence[Mapping[str, object]], completion_ids: Sequence[Sequence[int]]
     ) -> list[Reward]:
         """Return the rewards of the responses to rows; token ids include the end token."""
         problems, written = map(problem_of, rows), map(self._written, completion_ids)

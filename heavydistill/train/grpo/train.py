@@ -144,7 +144,7 @@ def train(plan: GrpoPlan) -> TrainingRecord:
     seconds = plan.arguments.config.judge_timeout_s
     with VerdictPool(plan.settings.verify) as pool, opened(plan.judge, seconds) as judge:
 
-        def measured(trainer: Trainer, first: int) -> dict[str, Any]:
+        def measured(trainer: Trainer, first: int) -> dict[str, object]:
             return {**_measured(trainer, first), "judging": judge and judge.judging}
 
         return run_training(plan, lambda: new_trainer(plan, pool, judge), measured)
@@ -296,7 +296,7 @@ def _used(
     )
 
 
-def _measured(trainer: Trainer, first: int) -> dict[str, Any]:
+def _measured(trainer: Trainer, first: int) -> dict[str, object]:
     from heavydistill.train.callbacks import WatchGuards
 
     history = trainer.state.log_history

@@ -37,12 +37,15 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
 from transformers import GenerationConfig
+from transformers.generation import GenerateDecoderOnlyOutput
 from transformers.integrations import is_deepspeed_zero3_enabled
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.models.local.decoding import can_drop_rows, write
 from heavydistill.train.grpo import vllm
 from heavydistill.train.held_out import HeldOutEvaluation
+
+Batch = dict[str, torch.Tensor]
 
 
 class RlTrainer(HeldOutEvaluation):
@@ -51,7 +54,7 @@ class RlTrainer(HeldOutEvaluation):
     Subclasses may compute their own advantages; one of their samples has ``_size`` rows.
     """
 
-    _buffered_inputs: list[dict[str, Any]] | None
+    _buffered_inputs: list[dict[str, object]] | None
     _rewards: torch.Tensor
     _size = 1
 
@@ -80,7 +83,9 @@ class RlTrainer(HeldOutEvaluation):
         else:
             self.model.generate = partial(_generate, self.model.generate)
 
-    def _generate_single_turn(self, *arguments: Any) -> Any:
+    def _generate_single_turn(
+        self, *arguments: object
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
         """Generate as TRL does, but ignore the model's ``generation_config.json``.
 
         Penalties and suppressed tokens would change the distribution on which the ratios are based.
@@ -88,7 +93,8 @@ class RlTrainer(HeldOutEvaluation):
         own = self.model.generation_config
         self.model.generation_config = GenerationConfig()
         try:
-            return super()._generate_single_turn(*arguments)
+            ids, logprobs = super()._generate_single_turn(*arguments)
+            return ids, logprobs
         finally:
             self.model.generation_config = own
 
@@ -97,8 +103,8 @@ class RlTrainer(HeldOutEvaluation):
         self._rewards = super()._calculate_rewards(*arguments)
         return self._rewards
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+    def _generate_and_score_completions(self, inputs: list[dict[str, object]]) -> Batch:
+        output: Batch = super()._generate_and_score_completions(inputs)
         if self.use_vllm:
             self._check_weights_of_vllm(output)
         advantages = self._own_advantages(self._rewards.flatten())
@@ -114,7 +120,7 @@ class RlTrainer(HeldOutEvaluation):
         logged.extend(values)
         return output
 
-    def _check_weights_of_vllm(self, output: dict[str, Any]) -> None:
+    def _check_weights_of_vllm(self, output: Batch) -> None:
         """Raise an error unless vLLM sampled a generation from the trained weights."""
         mask = output["completion_mask"] * output.get("tool_mask", 1)
         sampled, computed = output["sampling_per_token_logps"], output.get("old_per_token_logps")
@@ -148,18 +154,18 @@ class RlTrainer(HeldOutEvaluation):
         """
         return None
 
-    def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
+    def _get_train_sampler(self, dataset: object = None) -> Sampler[int]:
         sampler: RepeatSampler = super()._get_train_sampler(dataset)
         return _OfEpoch(sampler, lambda: int(self.state.epoch or 0))
 
     def _get_per_token_logps_and_entropies(
         self,
-        model: Any,
+        model: torch.nn.Module,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         logits_to_keep: int,
         batch_size: int | None = None,
-        **options: Any,
+        **options: object,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Compute TRL's per-token values, by micro-batches without padding.
 
@@ -189,10 +195,11 @@ class RlTrainer(HeldOutEvaluation):
             torch.stack(losses).mean() if losses[0] is not None else None,
         )
 
-    def _prepare_inputs(self, generation_batch: Any) -> Any:
+    def _prepare_inputs(self, generation_batch: list[dict[str, object]]) -> dict[str, object]:
         """Prepare a generation batch as TRL does, with micro-batches of rows of similar length."""
         if not self.model.training:
-            return super()._prepare_inputs(generation_batch)
+            prepared: dict[str, object] = super()._prepare_inputs(generation_batch)
+            return prepared
         micro_batches = self.args.steps_per_generation
         if self._step % (micro_batches * self.num_iterations) == 0 or self._buffered_inputs is None:
             made = self._generate_and_score_completions(generation_batch)
@@ -207,7 +214,8 @@ class RlTrainer(HeldOutEvaluation):
                 }
                 for number in of_step[torch.randperm(self._steps_of_generation)].flatten().tolist()
             ]
-        return self._buffered_inputs[self._step % micro_batches]
+        at: int = self._step % micro_batches
+        return self._buffered_inputs[at]
 
     def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
         """Return the row indices of each micro-batch of at most ``size`` rows (``dealt``).
@@ -231,11 +239,11 @@ class RlTrainer(HeldOutEvaluation):
 
     def _trimmed(
         self,
-        model: Any,
+        model: torch.nn.Module,
         ids: torch.Tensor,
         mask: torch.Tensor,
         columns: int,
-        options: dict[str, Any],
+        options: dict[str, object],
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         before = ids.size(1) - columns
         is_used = mask.any(dim=0)
@@ -265,7 +273,7 @@ def dealt(lengths: torch.Tensor, size: int, steps: int) -> list[torch.Tensor]:
 
 
 def _generate(
-    generate: Callable[..., Any],
+    generate: Callable[..., GenerateDecoderOnlyOutput],
     input_ids: torch.Tensor,
     attention_mask: torch.Tensor,
     generation_config: GenerationConfig,

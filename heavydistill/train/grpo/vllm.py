@@ -22,11 +22,14 @@ are trained on count: a generation whose responses are all left out of the loss 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from heavydistill.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trl.generation.vllm_generation import VLLMGeneration
 
 # Largest mean absolute difference of log-probabilities that is taken for rounding, in nats.
 _ROUNDING = {True: 1e-3, False: 0.1}  # by whether training and vLLM both compute in float32
@@ -57,7 +60,7 @@ def check_gap(gap: float, step: int, is_float32: bool, temperature: float) -> No
     )
 
 
-def engine_dtype(vllm: Any) -> torch.dtype | None:
+def engine_dtype(vllm: VLLMGeneration) -> torch.dtype | None:
     """Return the dtype of an engine in this process; None for a server."""
     if vllm.mode != "colocate":
         return None
@@ -65,13 +68,13 @@ def engine_dtype(vllm: Any) -> torch.dtype | None:
     return dtype
 
 
-def shut_down(vllm: Any) -> None:
+def shut_down(vllm: VLLMGeneration) -> None:
     """Shut down an engine in this process, which needs the process group of the training."""
     if vllm.mode == "colocate":
         vllm.llm.llm_engine.engine_core.shutdown()
 
 
-def merged_weights(vllm: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def merged_weights(vllm: VLLMGeneration) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield each weight under vLLM's name for it, in the shape and dtype of the base.
 
     Replaces ``VLLMGeneration._iter_named_params`` of ``vllm``. Under ZeRO-3 every process has to
@@ -92,7 +95,7 @@ def merged_weights(vllm: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield name, _merged(weight, own) if own else weight.data
 
 
-def _layers(model: Any) -> dict[torch.nn.Parameter, list[Any]]:
+def _layers(model: torch.nn.Module) -> dict[torch.nn.Parameter, list[Any]]:
     """Return the adapter layers that modify each weight of the base."""
     from peft.tuners.lora.layer import LoraLayer, ParamWrapper
 

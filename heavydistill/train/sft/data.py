@@ -17,17 +17,19 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heavydistill.chat.guard import Fault, Inspection, demand_whole
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.train.datasets import ROLES, SetsFolder, SetSource, shares
 
 if TYPE_CHECKING:
+    import torch
     from datasets import Dataset
 
     from heavydistill.chat.template import Chat
     from heavydistill.train.base_model import BaseCheckpoint
+    from heavydistill.train.sft.options import SftOptions
 
 NOT_LEARNT = -100
 """Label of a token without a loss, in PyTorch and TRL."""
@@ -58,7 +60,7 @@ class SourceRows:
 
 
 def tokenize_sources(
-    config: Any, base: BaseCheckpoint, found: Sequence[SetsFolder]
+    config: SftOptions, base: BaseCheckpoint, found: Sequence[SetsFolder]
 ) -> tuple[list[SourceRows], int]:
     """Read, check and select the rows of all sources of an ``SftConfig``.
 
@@ -98,7 +100,9 @@ def tokenize_sources(
     return parts, max_length
 
 
-def _split(config: Any, base: BaseCheckpoint, sets: SetsFolder, role: str, split: str) -> Dataset:
+def _split(
+    config: SftOptions, base: BaseCheckpoint, sets: SetsFolder, role: str, split: str
+) -> Dataset:
     """Return the tokenized rows of a split; raises ``ConfigError`` if a row fails a check."""
     from datasets import Dataset
 
@@ -123,7 +127,7 @@ def _split(config: Any, base: BaseCheckpoint, sets: SetsFolder, role: str, split
     return rows.remove_columns(["faults"])
 
 
-def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
+def _look(row: Mapping[str, object], chat: Chat, counted: bool) -> dict[str, object]:
     """Return the columns of a row for the trainer, and the faults found in the row.
 
     ``counted``: whether the row's token counts were made with this template.
@@ -166,7 +170,7 @@ def _fingerprint(base: BaseCheckpoint, digest: str, counted: bool) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
 
-def _max_length(config: Any, base: BaseCheckpoint, lengths: list[int]) -> int:
+def _max_length(config: SftOptions, base: BaseCheckpoint, lengths: list[int]) -> int:
     import numpy as np
 
     longest, leaves_out = max(lengths), config.too_long == "leave_out"
@@ -253,8 +257,8 @@ def sum_of(rows: Dataset) -> tuple[int, int]:
 
 
 def check_isolation(
-    model: Any,
-    collate: Callable[[list[dict[str, list[int]]]], dict[str, Any]],
+    model: torch.nn.Module,
+    collate: Callable[[list[dict[str, list[int]]]], dict[str, object]],
     vocabulary: int,
     *,
     is_mixed: bool = False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
@@ -25,7 +25,7 @@ class SftOptions(TrainingOptions):
 
     script: ClassVar[str] = "sft"
     trl_config: ClassVar[str] = "SFTConfig"
-    recorded: ClassVar[Mapping[str, Any]] = {"muon": False}
+    recorded: ClassVar[Mapping[str, object]] = {"muon": False}
     # Parameters that would be ignored or would cut rows.
     refused: ClassVar[Refused] = {
         "completion_only_loss": ((None, True), _COMPLETION),
@@ -77,7 +77,7 @@ class SftOptions(TrainingOptions):
     )
 
     @classmethod
-    def check_given(cls, values: Mapping[str, Any]) -> None:
+    def check_given(cls, values: Mapping[str, object]) -> None:
         """Raise an error if no model or no row source is given, or two kinds of row sources."""
         super().check_given(values)
         given = [name for name in ("dataset_name", "role", "datasets") if values.get(name)]
@@ -90,10 +90,10 @@ class SftOptions(TrainingOptions):
             )
 
     def __post_init__(self) -> None:
-        roles, trl = self.roles, cast("Any", self)  # the fields from TRL have no types here
-        trl.output_dir = trl.output_dir or folder_of(roles)
+        trl: Any = self  # its fields have no types here
+        trl.output_dir = trl.output_dir or folder_of(self.roles)
         if trl.load_best_model_at_end and trl.metric_for_best_model is None:
-            learner = "thinker" if roles == "thinker" else "deliberator"
+            learner = "thinker" if self.roles == "thinker" else "deliberator"
             trl.metric_for_best_model = f"eval_{learner}_loss"
         super().__post_init__()
 

@@ -8,9 +8,9 @@ change them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trl import ModelConfig, SFTConfig, SFTTrainer
 
@@ -142,7 +142,7 @@ def _used(part: SourceRows) -> SetsUsed:
     )
 
 
-def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, float]:
+def _losses(trainer: SFTTrainer, validation: Iterable[str]) -> dict[str, float]:
     """Return the losses of the final model on the validation rows, by role."""
     step = step_at_end(trainer)
     losses = {
