@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -44,7 +44,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "failure": "bold red"}
     "endpoint.api_key_env=MY_KEY",
 )
 def doctor(
-    keys: dict[str, Any], *, config: RunFile = None, benchmark: OtherBenchmark = None
+    keys: dict[str, object], *, config: RunFile = None, benchmark: OtherBenchmark = None
 ) -> None:
     """Check this machine, the problems, and what the endpoint of the teacher supports.
 

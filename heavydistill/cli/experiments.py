@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
     "deliberate.sampling.max_tokens=4096",
 )
 def evaluate(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     *,
     before: Annotated[
         str | None,
@@ -127,7 +127,7 @@ def evaluate(
     "deliberate.sampling.max_tokens=4096",
 )
 def cross(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     *,
     thinkers: Annotated[
         str, typer.Option(help="Models for the thinker role, with commas between.")

@@ -30,7 +30,7 @@ _FLAGS = (
 
 @with_flags(PublishOptions, _FLAGS)
 def publish(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     folder: Annotated[
         Path,
         typer.Argument(
@@ -143,7 +143,7 @@ def export(
 @skill.command(cls=Verb)
 @_PROMPT
 def check(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of one skill, which has a SKILL.md.")
     ],

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     "cache.pruning=head_tail",
 )
 def generate(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     *,
     config: RunFile = None,
     benchmark: OtherBenchmark = None,

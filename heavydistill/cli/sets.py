@@ -163,7 +163,7 @@ def _training(sets: str, student: str, rows: dict[str, dict[str, int]]) -> list[
 
 @with_flags(RefilterConfig, _REFILTER_FLAGS, "sampling.max_tokens=2048")
 def refilter(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     sets: Annotated[Path, typer.Argument(help="Folder of sets, from build or refilter.")],
     *,
     dry_run: DryRun = False,
@@ -293,7 +293,7 @@ def _export_gguf(model: Path, out: Path, quant: str) -> None:
 
 @with_flags(ImportConfig, _IMPORT_FLAGS, "problems.unfit=leave_out")
 def import_(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     files: Annotated[
         list[Path], typer.Argument(help="Files with answers: JSON lines, JSON or parquet.")
     ],

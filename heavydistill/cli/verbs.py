@@ -14,15 +14,18 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.shell_completion import CompletionItem
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 import heavydistill
 from heavydistill.errors import ConfigError
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context, HelpFormatter, Parameter
 
 Rows = Mapping[str, Iterable[tuple[str, str]]]
 """Maps a heading to (flag or key, help) pairs."""
@@ -59,7 +62,7 @@ class Verb(TyperCommand):
     its flags itself, from ``context.args``.
     """
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         if "--help-all" in args:
             ctx.meta[__name__] = True
             typer.echo(ctx.get_help())
@@ -69,7 +72,7 @@ class Verb(TyperCommand):
             return args
         return _parsed(super().parse_args, ctx, args)
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         """Return flags that begin so, including those of ``more_help`` and --help-all."""
         completions = super().shell_complete(ctx, incomplete)
         groups: Rows = getattr(self.callback, "more_help", dict)()
@@ -77,11 +80,11 @@ class Verb(TyperCommand):
         more = (label.split()[0] for label in labels if label.startswith("--"))
         return completions + [CompletionItem(flag) for flag in more if flag.startswith(incomplete)]
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
         shown = [each for each in self.params if each.required or _is_argument(each)]
         return [*map(_label, sorted(shown, key=_is_argument)), "[OPTIONS]"]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         is_all = ctx.meta.get(__name__, False)
         groups: dict[str, list[tuple[str, str]]] = {heading: [] for heading in _ALWAYS}
         for parameter in self.get_params(ctx):
@@ -102,14 +105,16 @@ class Verb(TyperCommand):
 class Group(TyperGroup):
     """A verb with subcommands."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
         args = ["--help" if word == "--help-all" else word for word in args[:1]] + args[1:]
         return _parsed(super().parse_args, ctx, args)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
         if args[0] not in self.list_commands(ctx):
             raise _unknown(ctx, "verb", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
@@ -118,7 +123,7 @@ class Group(TyperGroup):
 class Verbs(Group):
     """All verbs; ``--help`` reads their summaries from the source, without importing them."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         match args:  # as other programs say it
             case ["help", *verb]:
                 args = [*verb, "--help"]
@@ -126,7 +131,7 @@ class Verbs(Group):
                 args = ["--version"]
         return super().parse_args(ctx, args)
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         """Return verbs or flags that begin so, without importing the verbs."""
         if incomplete.startswith("-"):
             return TyperCommand.shell_complete(self, ctx, incomplete)
@@ -136,10 +141,10 @@ class Verbs(Group):
             if name.startswith(incomplete)
         ]
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Context) -> list[str]:
         return list(_PLACES)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         module, _, name = _PLACES[cmd_name].partition(".")
         verb = getattr(importlib.import_module(f"heavydistill.cli.{module}"), name)
         if isinstance(verb, typer.Typer):
@@ -148,27 +153,29 @@ class Verbs(Group):
         alone.command(cmd_name, cls=Verb)(verb)
         return typer.main.get_command(alone)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         for heading, places in _VERBS.items():
             with formatter.section(heading):
                 verbs = [(name, place) for name, place in _PLACES.items() if place in places]
                 formatter.write_dl([(name, _summary(place)) for name, place in verbs])
 
 
-def _is_argument(parameter: Any) -> bool:
-    return bool(parameter.param_type_name == "argument")
+def _is_argument(parameter: Parameter) -> bool:
+    return parameter.param_type_name == "argument"
 
 
-def _label(parameter: Any) -> str:
+def _label(parameter: Parameter) -> str:
     """Return an argument or a flag as typed on the command line."""
-    if _is_argument(parameter):
+    if not isinstance(parameter, TyperOption):
         name = (parameter.metavar or parameter.name.upper()) + "..." * (parameter.nargs == -1)
         return name if parameter.required else f"[{name}]"
     value = parameter.metavar or _VALUES.get(parameter.type_descriptor.annotation, "TEXT")
     return ", ".join(parameter.opts) + f" {value}" * (not parameter.is_flag)
 
 
-def _parsed(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[str]) -> list[str]:
+def _parsed(
+    parse: Callable[[Context, list[str]], list[str]], ctx: Context, args: list[str]
+) -> list[str]:
     """Parse words; raise a usage error as a ``ConfigError``."""
     try:
         return parse(ctx, [*args])
@@ -182,7 +189,7 @@ def _parsed(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[s
         raise ConfigError(*_explained(ctx, error, args)) from None
 
 
-def _explained(ctx: Any, error: Any, args: Sequence[str]) -> tuple[str, str]:
+def _explained(ctx: Context, error: TyperException, args: Sequence[str]) -> tuple[str, str]:
     """Return the message and the fix for wrong arguments of a verb."""
     from heavydistill.config.yaml import in_words
 
@@ -205,7 +212,7 @@ def _explained(ctx: Any, error: Any, args: Sequence[str]) -> tuple[str, str]:
     return what, ctx.get_usage()
 
 
-def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigError:
+def _unknown(ctx: Context, kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """Return the error for a verb or flag that does not exist."""
     from heavydistill.config.models import Endpoint
 
@@ -221,7 +228,7 @@ def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigErro
     return ConfigError(f"There is no {kind} {name}", suggestion + _all_of(ctx, kind))
 
 
-def _all_of(ctx: Any, kind: str) -> str:
+def _all_of(ctx: Context, kind: str) -> str:
     flag = "--help-all" if isinstance(ctx.command, Verb) else "--help"
     return f"`{ctx.command_path} {flag}` lists all {kind}s."
 
