@@ -178,7 +178,7 @@ class Problem:
         return "/".join(place.split("/")[:2]) if kind == "hub" else place
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """Arguments of the verifier; empty if they are no JSON object."""
         try:
             arguments = json.loads(self.verifier_args)
@@ -484,12 +484,12 @@ def arrow_schema(kind: type) -> pa.Schema:
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: type) -> dict[str, object]:
     """Type hints of the fields; cached, because a run needs them millions of times."""
     return typing.get_type_hints(kind)
 
 
-def _from_value(hint: Any, value: Any) -> Any:
+def _from_value(hint: Any, value: Any) -> object:
     hint = _not_null(hint)
     if value is None:
         return None
@@ -514,7 +514,7 @@ def _arrow_type(hint: Any) -> pa.DataType:
     return {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}[hint]
 
 
-def _not_null(hint: Any) -> Any:
+def _not_null(hint: object) -> object:
     """The type T if ``hint`` is ``T | None``; otherwise ``hint`` unchanged."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         (hint,) = [part for part in typing.get_args(hint) if part is not type(None)]

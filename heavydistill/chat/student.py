@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from heavydistill.chat.guard import Fault, Inspection
 from heavydistill.chat.template import (
@@ -45,6 +45,9 @@ from heavydistill.models.request import conversation
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Turn
 from heavydistill.store.sets.set_rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 Form = Literal["field", "inline"]
 FORMS: tuple[Form, ...] = ("field", "inline")
@@ -187,7 +190,7 @@ def lost_student(name: str, error: TeacherError) -> ConfigError:
     )
 
 
-def generation_settings(name: str) -> dict[str, Any]:
+def generation_settings(name: str) -> dict[str, object]:
     """Return the content of a model's ``generation_config.json``; empty if there is none."""
     from transformers.utils import cached_file
 
@@ -207,7 +210,7 @@ def stops_of(name: str) -> frozenset[int]:
 
 
 def fit(
-    tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None
+    tokenizer: Tokenizer, stops: frozenset[int] = frozenset(), template: str | None = None
 ) -> FittedTemplate:
     """Return a tokenizer's chat template and message form, corrected if the template loses text.
 

@@ -15,11 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heavydistill.errors import ConfigError
 
-Messages = Sequence[Mapping[str, Any]]
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+Messages = Sequence[Mapping[str, object]]
 MENDED_BY_HAND = "Give a repaired one with --chat-template FILE, or take another student."
 
 TAGS = ("<think>", "</think>")
@@ -54,7 +57,7 @@ class Chat:
     """
 
     def __init__(
-        self, tokenizer: Any, stops: Iterable[int] = (), template: str | None = None
+        self, tokenizer: Tokenizer, stops: Iterable[int] = (), template: str | None = None
     ) -> None:
         self.tokenizer = tokenizer
         self.template = template or own_template(tokenizer)
@@ -188,7 +191,7 @@ def read_template(path: Path, flag: str) -> str:
     return template
 
 
-def own_template(tokenizer: Any) -> str:
+def own_template(tokenizer: Tokenizer) -> str:
     """Return the tokenizer's chat template (the default one of several); empty if none."""
     own = tokenizer.chat_template
     return str((own.get("default") if isinstance(own, dict) else own) or "")

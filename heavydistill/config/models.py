@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -157,7 +157,7 @@ class Endpoint(Section):
     """US dollars per million prompt tokens (default: the profile's)."""
     price_out: float | None = Field(default=None, ge=0)
     """US dollars per million completion tokens (default: the profile's)."""
-    extra_body: dict[str, Any] = Field(default_factory=dict)
+    extra_body: dict[str, object] = Field(default_factory=dict)
     """Request parameters of this server, merged over the profile's, e.g. ``{provider: {only:
     [deepinfra]}}``; null removes one of the profile's. Changed parameters are new requests."""
     capabilities: Capabilities | None = None
@@ -194,7 +194,7 @@ class Endpoint(Section):
 
     @field_validator("extra_body")
     @classmethod
-    def _leaves_the_runs_own(cls, extra_body: dict[str, Any]) -> dict[str, Any]:
+    def _leaves_the_runs_own(cls, extra_body: dict[str, object]) -> dict[str, object]:
         if own := sorted(_OF_THE_RUN.intersection(extra_body)):
             raise ValueError(
                 f"the run itself sends {', '.join(own)}. Leave it out; keys such as "

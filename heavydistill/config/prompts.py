@@ -76,7 +76,7 @@ class OwnPrompts(Section):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _of_files(cls, value: Any, info: ValidationInfo) -> Any:
+    def _of_files(cls, value: object, info: ValidationInfo) -> object:
         if value is None:
             return None
         role, texts = str(info.field_name), {}

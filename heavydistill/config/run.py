@@ -379,8 +379,8 @@ class RunConfig(Section):
 
 def load_config(
     path: str | Path | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    preset: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
+    preset: Mapping[str, object] | None = None,
 ) -> RunConfig:
     """Load the configuration of a run from a file and dotted keys.
 

@@ -222,7 +222,7 @@ class ImportConfig(Section):
 
 def load_build_config(
     path: str | Path | None = None,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
     redeliberates: bool = False,
 ) -> BuildConfig:
     """Load the configuration of a build; dotted ``overrides`` take precedence over the file.

@@ -22,7 +22,7 @@ def as_json(value: Any) -> str:
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
-def write_versioned(value: Any, path: Path) -> None:
+def write_versioned(value: object, path: Path) -> None:
     """Write a value as JSON, atomically."""
     with new_file(path) as file:
         file.write(as_json(value).encode("utf-8"))

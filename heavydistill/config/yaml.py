@@ -68,7 +68,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_empty_sections(cls, tree: Any) -> Any:
+    def _without_empty_sections(cls, tree: Any) -> object:
         """Treat a section whose keys are all commented out as one with its defaults."""
         if not isinstance(tree, dict):
             return tree
@@ -140,7 +140,7 @@ def as_section(section: type[_S], given: _S | Mapping[str, Any]) -> _S:
     return load(section, overrides=given)
 
 
-def _over(preset: Any, tree: Any) -> Any:
+def _over(preset: object, tree: Any) -> Any:
     """Return ``tree`` with missing keys filled in from ``preset``."""
     if not isinstance(preset, dict) or not isinstance(tree, dict):
         return preset if tree is None else tree
@@ -373,7 +373,7 @@ def _section_at(root: type[BaseModel], place: Sequence[str | int]) -> type[BaseM
     return section
 
 
-def section_in(annotation: Any) -> type[BaseModel] | None:
+def section_in(annotation: object) -> type[BaseModel] | None:
     """Return the section class in a field's type, alone or as part of a union or container."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation

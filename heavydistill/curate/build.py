@@ -288,7 +288,7 @@ def _strata(build: BuildState) -> dict[str, Strata]:
     return strata
 
 
-def _run_behind(build: BuildState, source: SourceRun) -> dict[str, Any]:
+def _run_behind(build: BuildState, source: SourceRun) -> dict[str, object]:
     """Return the configuration of a run, with the texts of the prompts in the sets' rows."""
     if not source.config:
         return {}
@@ -297,7 +297,7 @@ def _run_behind(build: BuildState, source: SourceRun) -> dict[str, Any]:
     return tree | ({"prompts": texts} if texts else {})
 
 
-def _content(config: BuildConfig) -> dict[str, Any]:
+def _content(config: BuildConfig) -> dict[str, object]:
     """Return the configuration of a build for the manifest, without folders and addresses."""
     tree = config.model_dump(mode="json", exclude={"out", "runs", "verify", "plugins"})
     tree["student"] = name_alone(tree["student"])

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from heavydistill.chat.student import Student
 from heavydistill.curate.build_state import BuildState, SetOfTrace, SourceRun, TraceNote
@@ -33,6 +33,7 @@ from heavydistill.store.traces import rows_in
 from heavydistill.text.checked_claims import claims_of
 from heavydistill.text.words import most_different
 
+_Kind = TypeVar("_Kind")
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
 """Function of (name of a run, problem, cache) that returns the redeliberation's deliberations."""
 
@@ -243,7 +244,7 @@ class SetWriter:
                 tokens = row["prompt_tokens"] + row["completion_tokens"]
                 self.lengths["sft_deliberator"].append(tokens)
 
-    def _view(self, name: str, kind: type, value: Any, **more: Any) -> Any:
+    def _view(self, name: str, kind: type[_Kind], value: Any, **more: Any) -> _Kind:
         """Write a row of a view, with the fields of ``value`` and ``more``, and return it."""
         row = kind(**{each.name: getattr(value, each.name) for each in fields(value)}, **more)
         self.counts[name][more.get("label") or "used"] += 1

@@ -226,7 +226,7 @@ class Examination:
         """Send the question with many possible answers, at temperature 1."""
         return self._send(_OPEN, max_tokens, self._taken({"temperature": 1.0} | parameters))
 
-    def _taken(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def _taken(self, parameters: Mapping[str, Any]) -> dict[str, object]:
         refused = self._seen["refused"]
         return {name: value for name, value in parameters.items() if name not in refused}
 
@@ -327,7 +327,7 @@ class Examination:
 
     def _find_refused(self, wanted: dict[str, Any]) -> None:
         """Find the refused parameters by adding them to a request one by one."""
-        taken: dict[str, Any] = {}
+        taken: dict[str, object] = {}
         for name, value in wanted.items():
             if self._send(_YES, self._enough, {**taken, name: value}).refusal:
                 self._seen["refused"].append(name)

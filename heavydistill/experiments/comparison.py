@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -105,7 +104,7 @@ def side_of(run: Path, name: str) -> Side:
     return Side(measured, compared, tally, _minus_controls(run, tally.rounds))
 
 
-def _model_of(record: Mapping[str, Any], role: str, names: set[str]) -> Model | None:
+def _model_of(record: Mapping[str, object], role: str, names: set[str]) -> Model | None:
     """Return the recorded model; if none, the samples' authors, without folder or revision."""
     alone = sorted({PurePath(name).name for name in names})
     written = {"name": " and ".join(alone), "revision": ""} if alone else None
@@ -140,7 +139,7 @@ def _refuse_unfinished(run: Path) -> None:
         )
 
 
-def _record(run: Path) -> dict[str, Any]:
+def _record(run: Path) -> dict[str, object]:
     """Return the content of a run's ``summary.json``."""
     path = run / "summary.json"
     try:

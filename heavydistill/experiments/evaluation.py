@@ -40,7 +40,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from heavydistill.config.run import Problems, RunConfig, Think
 from heavydistill.config.versioned import write_versioned
@@ -119,7 +118,7 @@ class ExperimentFolder:
         return generate.check(self.within(config, name), on_checked=on_checked, contact=contact)
 
 
-def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
+def reading_pools(config: RunConfig, **changes: object) -> RunConfig:
     """Return the configuration without a thinker, for a run on existing pools, with ``changes``."""
     nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
     return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
@@ -410,7 +409,7 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
     does = f"writes one chain of {tokens}, {_CHAINS} times"
     sampling = config.think.sampling.model_copy(update={"max_tokens": most})
     folder = evaluated.folder.with_name(CHAIN)
-    changes: dict[str, Any] = {
+    changes: dict[str, object] = {
         "thinker": config.roles[0],
         "think": config.think.model_copy(update={"k": _CHAINS, "min_k": 1, "sampling": sampling}),
         # There is no cache, and a width of more than K attempts would be refused.

@@ -303,7 +303,7 @@ def deliberation(problem: str, cache: str, round: int, fields: Fields) -> Delibe
     )
 
 
-def _content(fields: Fields) -> list[Any]:
+def _content(fields: Fields) -> list[object]:
     return [fields[name] for name in _CONTENT]
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from heavydistill.config.models import Replies
 from heavydistill.config.prompts import FIELD, FIELDS, NO_PROMPTS, OwnPrompts, whole
@@ -94,7 +94,7 @@ def load(role: Role, domain: str, language: str, own: OwnPrompts = NO_PROMPTS) -
 
 
 @lru_cache
-def _ours(role: Any, domain: str, language: str) -> Prompt:
+def _ours(role: str, domain: str, language: str) -> Prompt:
     name = f"{role}.{domain}.{language}"
     if not (entry := _FOLDER / f"{name}.md").is_file():
         choices = ", ".join(f"{d}/{lang}" for r, d, lang in available() if r == role)
@@ -108,7 +108,7 @@ def _ours(role: Any, domain: str, language: str) -> Prompt:
     return _split(role, text, _version(name, text), language)
 
 
-def _own(role: Any, text: str, language: str, replies: str = "") -> Prompt:
+def _own(role: str, text: str, language: str, replies: str = "") -> Prompt:
     version = _version(f"{role}.own.{language}", f"{replies}\n{text}" if replies else text)
     return _split(role, text, version, language)
 

@@ -84,7 +84,7 @@ def chosen(reply: str, attempts: int) -> int | None:
     return number if 1 <= number <= attempts else None
 
 
-def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[str, Any]:
+def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[str, object]:
     """Return the fields of a chooser's generation with the answer of the attempt that it chose.
 
     ``answers`` are the answers of the attempts in the order of the cache. ``answer_text`` becomes

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -38,7 +37,7 @@ _ABOUT_NOTES = (
 )
 
 
-def render(template_name: str, folder: Path, **values: Any) -> str:
+def render(template_name: str, folder: Path, **values: object) -> str:
     """Return a rendered card, with the notes of the card that is already in the folder.
 
     Raises:

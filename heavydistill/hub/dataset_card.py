@@ -158,7 +158,7 @@ def _headline(run: RunUsed, asked: str) -> tuple[str, str] | None:
     return shown, support
 
 
-def _example(folder: Path, counts: RowCounts) -> dict[str, Any]:
+def _example(folder: Path, counts: RowCounts) -> dict[str, object]:
     """Return the name of a set and the texts of its first row."""
     name = next(name for name in (_DEFAULT, *TRAINED, *VIEWS) if name in counts)
     row = next(read_rows(folder, name, next(iter(counts[name]))))
@@ -189,7 +189,7 @@ def metadata(
     title: str,
     licence: Licence,
     rows: int,
-    configs: list[dict[str, Any]],
+    configs: list[dict[str, object]],
     tasks: Sequence[str] = ("text-generation",),
 ) -> str:
     """Return the metadata of a dataset card as YAML."""
@@ -224,7 +224,7 @@ def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
     )
 
 
-def _costs(manifest: Manifest | RunTraces) -> dict[str, Any]:
+def _costs(manifest: Manifest | RunTraces) -> dict[str, object]:
     """Return requests, tokens and cost of each stage, and the known part of the total cost."""
     costs: list[float | None] = []
     rows = []

@@ -164,7 +164,7 @@ def _context(record: TrainingRecord) -> int:
 
 def _usage(
     record: TrainingRecord, adapter: dict[str, Any] | None, base: Base, options: PublishOptions
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return names and commands for the section on how to use the model."""
     rank = None  # maximum rank for vLLM, if its `PEFTHelper` accepts the adapter
     if adapter and adapter.get("bias", "none") == "none" and not any(map(adapter.get, _ODD)):

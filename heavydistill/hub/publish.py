@@ -50,7 +50,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from heavydistill.config.yaml import as_section
@@ -343,7 +343,7 @@ def _outdated(there: DatasetInfo | ModelInfo, parcel: PublishBundle) -> list[str
     return [name for name in names if known(name) and name not in parcel.files]
 
 
-def publish(folder: str | Path, options: PublishOptions | Mapping[str, Any]) -> PublishResult:
+def publish(folder: str | Path, options: PublishOptions | Mapping[str, object]) -> PublishResult:
     """Publish the folder of sets, a run or a trained model as one commit on the Hub.
 
     ``options`` may be a mapping, e.g. ``{"repo_id": "org/name", "private": True}``.

@@ -54,7 +54,7 @@ _SHAPES = {
 }
 
 
-def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
+def known_secrets(*trees: dict[str, object]) -> dict[str, str]:
     """Return the API keys and tokens that this process can read, by the name of their variable.
 
     ``trees`` are manifests, records and configurations, which may name further variables.
@@ -107,7 +107,7 @@ def refuse_secrets(
             )
 
 
-def _leaves(tree: Any, key: Any = None) -> Iterator[tuple[Any, Any]]:
+def _leaves(tree: Any, key: object = None) -> Iterator[tuple[object, object]]:
     """Yield (key, value) of each value that is not a mapping or list."""
     if isinstance(tree, dict | list):
         for name, value in tree.items() if isinstance(tree, dict) else enumerate(tree):

@@ -25,7 +25,7 @@ def traces_card(found: RunTraces, folder: Path, options: PublishOptions) -> str:
     if readers := ", ".join(found.models["deliberator"]):
         title += f", deliberations by {readers}"
     files = [{"split": "train", "path": f"{TRACES_FOLDER}/*.parquet"}]
-    configs = [{"config_name": "default", "data_files": files}]
+    configs: list[dict[str, object]] = [{"config_name": "default", "data_files": files}]
     return render(
         "traces_card.md",
         folder,

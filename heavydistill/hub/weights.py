@@ -30,7 +30,7 @@ def is_adapter(folder: Path) -> bool:
     return (folder / ADAPTER).is_file()
 
 
-def adapter_config(folder: Path) -> dict[str, Any] | None:
+def adapter_config(folder: Path) -> dict[str, object] | None:
     """Return the configuration of the adapter in a folder; None for a full model.
 
     Raises:

@@ -115,7 +115,7 @@ def asked_differently(before: Side, after: Side) -> list[ConfigDifference]:
     ]
 
 
-def _leaves(tree: dict[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(tree: dict[str, Any], at: str = "") -> Iterator[tuple[str, object]]:
     """Yield (dotted key, value) of each value that is not a mapping."""
     for key, value in tree.items():
         if isinstance(value, dict):

@@ -16,7 +16,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import heavydistill
 from heavydistill.config.versioned import read_versioned
@@ -29,7 +28,7 @@ from heavydistill.schema import Trace
 FORMAT = "heavydistill-crossing/2"
 CROSSING = "crossing.json"
 
-Samplings = dict[str, dict[str, dict[str, Any]]]
+Samplings = dict[str, dict[str, dict[str, object]]]
 """Sampling parameters by stage (thinking, deliberating), then by model."""
 
 

@@ -39,7 +39,7 @@ class _Reply:
     """A server's reply to a check."""
 
     status: int  # HTTP status
-    json: Any  # The value of the body, or None if it is not JSON
+    json: object  # The value of the body, or None if it is not JSON
 
     @property
     def models(self) -> _Entries | None:
@@ -55,8 +55,9 @@ class _Reply:
     def code(self) -> int:
         """The HTTP status, or the status of an error in the body if the HTTP status is 200."""
         tree = self.json if self.status == _OK else None
-        is_error = isinstance(tree, dict) and tree.get("error") and "choices" not in tree
-        return status_of(tree["error"]) if tree and is_error else self.status
+        if isinstance(tree, dict) and tree.get("error") and "choices" not in tree:
+            return status_of(tree["error"])
+        return self.status
 
 
 class ServerProbe:
@@ -228,7 +229,7 @@ async def _other_base(url: str, key: str) -> str | None:
     return None
 
 
-async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> _Reply:
+async def _exchange(url: str, key: str, body: dict[str, object] | None = None) -> _Reply:
     """Send GET, or POST with ``body``; a reply that is no JSON has the value None."""
     reply = await exchange(url, key, body, timeout_s=_TIMEOUT_S, most_bytes=_MOST_BYTES)
     return _Reply(*reply)

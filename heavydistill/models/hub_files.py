@@ -14,7 +14,6 @@ import logging
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from heavydistill.errors import TeacherError, did_you_mean
 
@@ -139,7 +138,7 @@ def has_chat_template(folder: Path) -> bool:
     return bool(json_in(folder / "tokenizer_config.json").get("chat_template"))
 
 
-def json_in(file: Path) -> dict[str, Any]:
+def json_in(file: Path) -> dict[str, object]:
     """The JSON object in a file; empty if the file cannot be read or holds no object."""
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))

@@ -91,7 +91,7 @@ def identified(
         return {"identities": numbers, "fresh": False}, evidence
 
     def seen(
-        model: ResolvedModel, changes: dict[str, Any], evidence: dict[str, Evidence]
+        model: ResolvedModel, changes: dict[str, object], evidence: dict[str, Evidence]
     ) -> ResolvedModel:
         # In a recipe of the user's, a role may have an endpoint of its own.
         endpoint = model.endpoint.model_copy(update=changes)
@@ -241,13 +241,13 @@ def _observed(profile: Profile, endpoint: Endpoint, contact: ServerProbe) -> Evi
     return dataclasses.replace(first, folder=folder, root=root, address=address)
 
 
-def _root(entries: list[dict[str, Any]], name: str | None) -> str:
+def _root(entries: list[dict[str, object]], name: str | None) -> str:
     """The folder or Hub id of a model by the server's list; empty if not stated."""
     root = next((each.get("root") for each in entries if each["id"] == name), None)
     return root if isinstance(root, str) else ""
 
 
-def _contents(entries: list[dict[str, Any]], name: str) -> str:
+def _contents(entries: list[dict[str, object]], name: str) -> str:
     """Digest of the folder of a model, and of its base's for an adapter; empty if unreadable."""
     own = _folder(_root(entries, name))
     parent = next((each.get("parent") for each in entries if each["id"] == name), None)

@@ -50,7 +50,7 @@ class Thinking(Section):
     tags: tuple[str, str] | None = None
     """Opening and closing tag of thinking in the text; null if the text never contains thinking."""
     parser: str | None = None  # vLLM's reasoning parser, which moves thinking to a field
-    extra_body: dict[str, Any] = Field(default_factory=dict)
+    extra_body: dict[str, object] = Field(default_factory=dict)
     """Request parameters that switch thinking on, for your own server."""
 
 
@@ -80,9 +80,9 @@ class ProviderTerms(Section):
     """How one provider serves the model."""
 
     model: str  # Served name at the provider
-    extra_body: dict[str, Any] = Field(default_factory=dict)
+    extra_body: dict[str, object] = Field(default_factory=dict)
     """Request parameters for this provider, used instead of ``thinking.extra_body``."""
-    routing: dict[str, Any] = Field(default_factory=dict)
+    routing: dict[str, object] = Field(default_factory=dict)
     """Request parameters that choose the host behind a router, added to the provider's. They do not
     identify the model, so journaled responses are reused when they change."""
     price: Price | None = None  # Null if unknown
@@ -264,8 +264,8 @@ class Profile:
     context_is_known: bool = True  # False if the context is assumed
     thinks: bool = False  # Whether the model is known to think
     think_tags: tuple[str, str] | None = ("<think>", "</think>")  # None if the text has no tags
-    extra_body: Mapping[str, Any] = field(default_factory=dict)  # Parameters added to requests
-    routing: Mapping[str, Any] = field(default_factory=dict)
+    extra_body: Mapping[str, object] = field(default_factory=dict)  # Parameters added to requests
+    routing: Mapping[str, object] = field(default_factory=dict)
     """Parameters added to requests that choose the host; see ``ProviderTerms.routing``."""
     domain: str = "general"  # Domain whose prompt wording suits the model
     thinker: Sampling = field(default_factory=Sampling)  # Sampling as a thinker
@@ -296,7 +296,7 @@ class Provider:
     base_url: str  # Address of the API
     key_env: str  # Usual environment variable of its key
     takes_top_k: bool = False  # Whether it accepts ``top_k``, which the OpenAI API does not have
-    routing: Mapping[str, Any] = field(default_factory=dict)  # See ``ProviderTerms.routing``
+    routing: Mapping[str, object] = field(default_factory=dict)  # See ``ProviderTerms.routing``
 
 
 PROVIDERS = {
@@ -316,7 +316,7 @@ PROVIDERS = {
 }
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], over: Mapping[str, object]) -> dict[str, Any]:
     """Request parameters ``base`` with those of ``over``.
 
     Mappings in both are merged; null in ``over`` removes a parameter of ``base``.

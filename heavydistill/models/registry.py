@@ -215,7 +215,7 @@ def _placed(
 
 def _routing(
     file: ProfileFile, provider: str | None, offer: ProviderTerms | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The request parameters that choose the host behind a router.
 
     A model whose terms forbid distillation is reached only without ``enforce_distillable_text``.

@@ -174,7 +174,7 @@ def sample_seed(run_seed: int, *parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
 
-def fields_of(model: str, request: Request, response: Response) -> dict[str, Any]:
+def fields_of(model: str, request: Request, response: Response) -> dict[str, object]:
     """The fields of a generation, except its id and verdict."""
     return {
         "index": request.index,

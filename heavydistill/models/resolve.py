@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName
@@ -122,7 +121,7 @@ class ResolvedRun:
             )
         return self.thinker
 
-    def with_config(self, **changes: Any) -> ResolvedRun:
+    def with_config(self, **changes: object) -> ResolvedRun:
         """This run with changed configuration values, which must not affect the models."""
         return dataclasses.replace(self, config=self.config.model_copy(update=changes))
 
@@ -190,7 +189,7 @@ def resolve(
             f"exceed the context of {deliberator.name}, {deliberator.context} tokens",
             f"Set cache.budget_tokens to {room} or less{_more_context(deliberator)}.",
         )
-    decided: dict[str, Any] = {
+    decided: dict[str, object] = {
         "deliberator": roles[1],
         "domain": config.domain or thinker.domain,
         "cache": config.cache.model_copy(update={"budget_tokens": budget}),

@@ -7,7 +7,10 @@ other families are looked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 Tags = tuple[str, str]
 
@@ -77,7 +80,7 @@ def _without(text: str, starts: Sequence[str] = (), ends: Sequence[str] = ()) ->
     return text
 
 
-def decoded(tokenizer: Any, ids: Sequence[int], tags: Tags | None) -> str:
+def decoded(tokenizer: Tokenizer, ids: Sequence[int], tags: Tags | None) -> str:
     """Decode a completion without control tokens, but keep the tags of the thinking.
 
     In some tokenizers these tags are control tokens.

@@ -236,7 +236,7 @@ def _texts(values: dict[str, Any], *columns: str, numbers: bool = True) -> list[
     return [_text(values, column, numbers=numbers) for column in columns]
 
 
-def _required(values: dict[str, Any], column: str, what: str, *, numbers: bool = True) -> str:
+def _required(values: dict[str, object], column: str, what: str, *, numbers: bool = True) -> str:
     """The text in a column that must not be empty; ``what`` names it in the error."""
     (text,) = _texts(values, column, numbers=numbers)
     if not text.strip():
@@ -260,7 +260,7 @@ def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, Any]) 
         ) from error
 
 
-def _args(value: Any) -> dict[str, Any] | None:
+def _args(value: object) -> dict[str, object] | None:
     """Read a JSON object, given as an object or as text; None if there is none."""
     if value is None or value == "":
         return None
@@ -280,7 +280,7 @@ def _args(value: Any) -> dict[str, Any] | None:
 _WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 
 
-def _gpqa(values: dict[str, Any]) -> dict[str, Any]:
+def _gpqa(values: dict[str, Any]) -> dict[str, object]:
     """Build options from the columns with the right answer and three wrong ones.
 
     The right answer gets a random position, determined by the question. Otherwise it would be first
@@ -292,7 +292,7 @@ def _gpqa(values: dict[str, Any]) -> dict[str, Any]:
     return {"text": question, "options": options, "reference": place}
 
 
-def _livecodebench(values: dict[str, Any]) -> dict[str, Any]:
+def _livecodebench(values: dict[str, Any]) -> dict[str, object]:
     """Append the starter code to the text, and read the function's name from ``metadata``.
 
     The tests are judged as by the benchmark's own grader.
@@ -317,7 +317,7 @@ def _livecodebench(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_SHAPES: dict[Shape, Callable[[dict[str, Any]], dict[str, Any]]] = {
+_SHAPES: dict[Shape, Callable[[dict[str, object]], dict[str, object]]] = {
     "gpqa": _gpqa,
     "livecodebench": _livecodebench,
 }

@@ -30,7 +30,7 @@ _ENDS = {
 }
 
 
-def read_messages(value: Any, column: str) -> tuple[str, str]:
+def read_messages(value: object, column: str) -> tuple[str, str]:
     """Return the fields ``text`` and ``history_json`` of a problem.
 
     Raises ProblemsError, without the place of the row.
@@ -63,7 +63,7 @@ def read_messages(value: Any, column: str) -> tuple[str, str]:
     return last.text, turns_as_json(history)
 
 
-def _turn(message: Any, where: str) -> Turn:
+def _turn(message: object, where: str) -> Turn:
     """Read a message; ``where`` names it in a ProblemsError."""
     given = {k: v for k, v in message.items() if v is not None} if isinstance(message, dict) else {}
     given.setdefault("content", "")  # a message with tool calls needs none

@@ -105,7 +105,7 @@ def orders_kept(problems: Iterable[Problem]) -> int:
     )
 
 
-def _read(options: Any) -> tuple[list[str], list[Any]]:
+def _read(options: object) -> tuple[list[str], list[object]]:
     """Split options into (labels, options); the labels are empty if there are none."""
     if isinstance(options, list):
         return [], options
@@ -123,7 +123,7 @@ def _read(options: Any) -> tuple[list[str], list[Any]]:
     raise UnfitOptions("label and text of the options are not two lists of the same length")
 
 
-def _without_labels(options: list[Any]) -> list[Any]:
+def _without_labels(options: list[object]) -> list[object]:
     """Remove letters: ``["A) 5", "B) 6"]`` becomes ``["5", "6"]``; other lists are unchanged."""
     texts = []
     for letter, option in zip(ascii_uppercase, options, strict=False):
@@ -134,7 +134,7 @@ def _without_labels(options: list[Any]) -> list[Any]:
     return texts or options
 
 
-def _as_text(option: Any) -> str | None:
+def _as_text(option: object) -> str | None:
     """Convert an option to text; None if it is neither text nor a number."""
     if isinstance(option, str):
         return option.strip()
@@ -143,7 +143,7 @@ def _as_text(option: Any) -> str | None:
     return None
 
 
-def _checked(options: list[Any]) -> list[str]:
+def _checked(options: list[object]) -> list[str]:
     """Convert the options to texts; raises UnfitOptions if any are empty or equal."""
     if not FEWEST_OPTIONS <= len(options) <= MOST_OPTIONS:
         raise UnfitOptions(
@@ -167,7 +167,7 @@ def _checked(options: list[Any]) -> list[str]:
     return texts
 
 
-def _right(reference: Any, labels: list[str], raw: list[Any], texts: list[str]) -> int:
+def _right(reference: Any, labels: list[str], raw: list[object], texts: list[str]) -> int:
     """Index, from 0, of the option that the reference names."""
     name = _as_text(reference)
     if not name:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
@@ -24,7 +23,7 @@ from heavydistill.verifiers.procedural.verifier import (
 )
 
 # Families and settings of the source ``micro``, on which the bundled models were trained.
-MICRO_LEVELS: dict[str, dict[str, Any]] = {
+MICRO_LEVELS: dict[str, dict[str, object]] = {
     "chain_sum": {"min_terms": 5, "max_terms": 8, "min_digits": 2, "max_digits": 2},
     "decimal_chain_sum": {
         "min_terms": 5,

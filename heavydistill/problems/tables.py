@@ -155,7 +155,7 @@ def rows_of(path: Path, name: str) -> Iterator[TableRow]:
         yield TableRow(f"{place}{number}", number, row)
 
 
-def _lines(path: Path, name: str) -> Iterator[tuple[int, Any]]:
+def _lines(path: Path, name: str) -> Iterator[tuple[int, object]]:
     with path.open("rb") as file:
         lines = iter(functools.partial(file.readline, _MOST_BYTES_OF_A_LINE), b"")
         for number, line in enumerate(lines, 1):
@@ -166,7 +166,7 @@ def _lines(path: Path, name: str) -> Iterator[tuple[int, Any]]:
                 yield number, _json_of(line, f"{name}:{number}", _FIX_OF_LINE)
 
 
-def _parquet(path: Path, name: str) -> Iterator[Any]:
+def _parquet(path: Path, name: str) -> Iterator[object]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -242,7 +242,7 @@ def _table(origin: str, stem: str, where: str, rows: list[TableRow]) -> Table:
     return Table(origin, stem, rows)
 
 
-def _json_of(text: bytes, where: str, fix: str) -> Any:
+def _json_of(text: bytes, where: str, fix: str) -> object:
     try:
         return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:

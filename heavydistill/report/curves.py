@@ -50,7 +50,7 @@ _PANELS = (  # title, unit, guard, lines
 )
 
 
-def series(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
+def series(history: Sequence[Mapping[str, float]], name: str) -> list[Point]:
     """Return all finite values logged under a name, in log order.
 
     Entries without the name are skipped, because trainers log metrics at different steps.
@@ -70,7 +70,7 @@ def smoothed(points: Sequence[Point], window: int) -> list[Point]:
 
 
 def draw(
-    history: Sequence[Mapping[str, Any]], folder: Path, fired: Sequence[Alarm], window: int = 5
+    history: Sequence[Mapping[str, float]], folder: Path, fired: Sequence[Alarm], window: int = 5
 ) -> None:
     """Write ``curves.png`` and ``curves.svg``, each atomically; the folder is created if missing.
 

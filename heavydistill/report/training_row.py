@@ -174,7 +174,7 @@ def _first_row(
     )
 
 
-def _print_field(field: str, value: Any, console: Console, full: bool) -> None:
+def _print_field(field: str, value: object, console: Console, full: bool) -> None:
     if field == "completion":
         return  # its two parts follow
     if field == "prompt" and isinstance(value, list):

@@ -211,7 +211,7 @@ def _check_roles(run: ResolvedRun, problems: Sequence[Problem]) -> None:
             require_roles(model.profile.model, asked)
 
 
-def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
+def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[object, object]]:
     """Return ``Plan.changed``; raises ConfigError if the folder has anything other than a run."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return {}

@@ -14,7 +14,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import FrameType
 
 INTERRUPTED = 130
 """Exit code of an interrupted command."""
@@ -34,7 +34,7 @@ def as_exceptions() -> Iterator[Callable[[], None]]:
         Function that makes the process ignore the signals, so that they do not interrupt cleanup.
     """
 
-    def interrupt(signum: int, frame: Any) -> None:
+    def interrupt(signum: int, frame: FrameType | None) -> None:
         if signum == signal.SIGHUP:
             _leave_lost_terminal()
         raise KeyboardInterrupt(signal.Signals(signum).name)
@@ -103,7 +103,7 @@ def recognized() -> Iterator[None]:
         return
     came = False
 
-    def note(signum: int, frame: Any) -> None:
+    def note(signum: int, frame: FrameType | None) -> None:
         nonlocal came
         came = True
         before(signum, frame)
@@ -147,7 +147,7 @@ def _leave_lost_terminal() -> None:
                 os.close(null)
 
 
-def _end(signum: int, frame: Any) -> None:
+def _end(signum: int, frame: FrameType | None) -> None:
     with contextlib.suppress(Exception):  # the handler may interrupt a write to the same stream
         sys.stdout.flush()
     os.write(sys.stderr.fileno(), b"Interrupted.\n")

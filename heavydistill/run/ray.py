@@ -18,7 +18,6 @@ import os
 import socket
 import uuid
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 # Otherwise Ray tries an address without a cluster 20 times, for 40 s each.
@@ -68,11 +67,11 @@ class RayPool:
         self.surroundings: Surroundings | None = Surroundings(
             heavydistill.__version__, Path.cwd(), self._token, _passed(run)
         )
-        self._tasks: list[Any] = []
+        self._tasks: list[object] = []
         self._ends: dict[int, ShardEnd] = {}
 
     def start(self, shards: list[Shard]) -> None:
-        options: dict[str, Any] = {"max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
+        options: dict[str, object] = {"max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
         task = ray.remote(run_shard).options(num_gpus=self._gpus, **options)
         self._tasks = [task.remote(shard) for shard in shards]
 

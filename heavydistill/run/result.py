@@ -126,7 +126,7 @@ def all_traces(run: Path) -> Iterator[Trace]:
     return _traces([place for place, _ in _places(_files(run))])
 
 
-def made_by(run: ResolvedRun) -> dict[str, Any]:
+def made_by(run: ResolvedRun) -> dict[str, object]:
     """Return version and models of a run as in ``summary.json``, without folders.
 
     The thinker is null for pools of another run; the deliberator is null if D is 0.
@@ -196,7 +196,7 @@ def earlier(config: RunConfig, folder: Path) -> ExistingRun | None:
 
 def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:
     """Flatten a mapping to dotted keys."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key, value in tree.items():
         flat |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
     return flat

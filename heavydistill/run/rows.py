@@ -37,7 +37,7 @@ class RowWriter:
         self._folder = folder
         self._prefix = f"{prefix}-" if prefix else ""
         self._schema = schema
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[dict[str, object]] = []
         self._files = 0
         self._lock = threading.RLock()
         with writing(folder):
@@ -88,7 +88,7 @@ class RowWriter:
                 row.update(self._reject(row, column.name, error))
                 return
 
-    def _reject(self, row: dict[str, Any], column: str, error: Exception) -> dict[str, Any]:
+    def _reject(self, row: dict[str, Any], column: str, error: Exception) -> dict[str, object]:
         """Return the reject for a row that cannot be written."""
         why = f"{column}: {type(error).__name__}: {error}"
         if self._schema.names != list(Trace.__dataclass_fields__):

@@ -40,7 +40,7 @@ from heavydistill.errors import HeavydistillError, RunError, StoppedError, Teach
 from heavydistill.models.request import Keep
 from heavydistill.report.terminal import say
 from heavydistill.run.interrupts import as_exceptions
-from heavydistill.run.recipe.distilabel import Distiset, GeneratorStep, Pipeline
+from heavydistill.run.recipe.distilabel import Distiset, GeneratorStep, Pipeline, Step
 from heavydistill.run.recipe.llm import HeavyLLM
 from heavydistill.run.rows import RowWriter, dataset_of, temporary_folder
 from heavydistill.store.traces import LEAF_FOLDER
@@ -108,7 +108,7 @@ class HeavyPipeline(Pipeline):
         """Return the folder of the parquet files with the rows that have left the last step."""
         return self._folder / LEAF_FOLDER
 
-    def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
+    def run(self, parameters: dict[str, Any] | None = None, **unsupported: object) -> Distiset:
         """Run to the end and return the rows as a ``Distiset`` with one configuration.
 
         ``parameters`` maps step names to parameters, as in distilabel. Raises the same errors as
@@ -164,7 +164,7 @@ class HeavyPipeline(Pipeline):
                 ignore_signals()
                 flow.end()
 
-    def _chain(self) -> tuple[GeneratorStep, list[Any]]:
+    def _chain(self) -> tuple[GeneratorStep, list[Step]]:
         """Return (the step that loads rows, the steps after it).
 
         Raises:
@@ -209,7 +209,7 @@ class HeavyPipeline(Pipeline):
 class _Stage:
     """A step of the chain with its queue of rows and its threads; guarded by ``_Flow._lock``."""
 
-    def __init__(self, step: Any) -> None:
+    def __init__(self, step: Step) -> None:
         self.step = step
         self.size: float = float("inf") if step.is_global else step.input_batch_size
         self.most = int(getattr(step, "batches_in_flight", 1))
@@ -235,7 +235,7 @@ class _Flow:
     def __init__(
         self,
         source: GeneratorStep,
-        steps: list[Any],
+        steps: list[Step],
         window: int,
         writer: RowWriter,
         on_batch: OnBatch | None,
@@ -253,7 +253,7 @@ class _Flow:
         self._is_passing, self._is_opening = threading.Lock(), threading.Lock()
         self._inside = 0
         self._all_loaded = self._has_ended = False
-        self._opened: dict[str, Any] = {}  # loaded steps by name
+        self._opened: dict[str, Step] = {}  # loaded steps by name
 
     def start(self) -> None:
         """Start one thread per step, which loads and later runs it, and then load the rows."""
@@ -328,7 +328,7 @@ class _Flow:
 
         threading.Thread(target=loud, daemon=True).start()
 
-    def _fail(self, error: BaseException, step: Any) -> None:
+    def _fail(self, error: BaseException, step: Step) -> None:
         if self.is_ending:  # e.g. the request was cancelled
             return
         if not isinstance(error, HeavydistillError):
@@ -347,7 +347,7 @@ class _Flow:
             self.over.set()
             self._dispatch()  # moves rows that waited for this step
 
-    def _open(self, step: Any) -> None:
+    def _open(self, step: Step) -> None:
         with self._is_opening:  # lazy imports, e.g. of transformers, are not thread-safe
             if not self.is_ending:
                 step.load()
@@ -358,7 +358,7 @@ class _Flow:
         if is_late:  # ``end`` ran before the step was in ``_opened``
             self._unload(step)
 
-    def _unload(self, step: Any) -> None:
+    def _unload(self, step: Step) -> None:
         with self._lock:
             if self._opened.pop(step.name, None) is None:
                 return

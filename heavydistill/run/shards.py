@@ -33,7 +33,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import heavydistill
 from heavydistill.errors import (
@@ -224,7 +224,7 @@ class _Report(logging.Handler):
     def on_sample(self, step: str, tokens: int) -> None:
         self._write(step=step, tokens=tokens)
 
-    def _write(self, **line: Any) -> None:
+    def _write(self, **line: object) -> None:
         with self._writing:
             if not self._file.closed:  # an abandoned thread may still warn
                 print(json.dumps(line), file=self._file, flush=True)

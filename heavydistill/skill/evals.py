@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.schema import Problem, Trace
@@ -76,7 +75,7 @@ def _is_verified(trace: Trace) -> bool:
     return compares and is_short and is_alone and is_solved and not HIDDEN.regex.search(texts)
 
 
-def _case(number: int, problem: Problem) -> dict[str, Any]:
+def _case(number: int, problem: Problem) -> dict[str, object]:
     arguments = "" if problem.verifier_args == "{}" else f" with arguments {problem.verifier_args}"
     return {
         "id": number,
@@ -90,7 +89,7 @@ def _case(number: int, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _figures(run: Path) -> dict[str, Any]:
+def _figures(run: Path) -> dict[str, object]:
     try:
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         return {name: summary[name] for name in _FIGURES if name in summary}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from heavydistill.config.run import RunConfig
 from heavydistill.heavy.prompts import own_versions
@@ -17,7 +17,7 @@ from heavydistill.schema import Generation, Trace
 _Sample = TypeVar("_Sample", bound=Generation)
 
 
-def portable_config(config: RunConfig) -> dict[str, Any]:
+def portable_config(config: RunConfig) -> dict[str, object]:
     """Convert a configuration to JSON, with names in place of folders and without addresses."""
     tree = config.model_dump(
         mode="json",
@@ -56,7 +56,7 @@ def portable_trace(trace: Trace) -> Trace:
     )
 
 
-def key_variable_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
+def key_variable_of(endpoint: dict[str, object] | None) -> dict[str, object] | None:
     """Reduce an endpoint to the name of its key variable; publishing searches for the value."""
     return endpoint and {"api_key_env": endpoint["api_key_env"]}
 

@@ -117,7 +117,7 @@ class Writer:
         self._writer = self._held.enter_context(
             pq.ParquetWriter(opened, self._schema, compression="zstd")
         )
-        self._group: list[dict[str, Any]] = []
+        self._group: list[dict[str, object]] = []
         self._most, self._characters = rows_per_group, 0
         self.rows = 0
 

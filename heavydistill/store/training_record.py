@@ -148,7 +148,7 @@ class TrainingRecord(Section):
     sequences: int  # sequences per epoch: packs, or rows without packing; prompts for GRPO
     tokens: int  # tokens per epoch, including prompts; for GRPO only prompt tokens, each once
     learnt_tokens: int  # tokens with a loss per epoch; 0 for GRPO, which learns from its samples
-    arguments: dict[str, Any]
+    arguments: dict[str, object]
     """Training arguments that differ from TRL's defaults, without folders and tokens."""
     launch: Launch  # processes and device
     rl: RlUsed | None = None  # additional facts for GRPO

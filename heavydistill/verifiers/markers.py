@@ -18,7 +18,6 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from heavydistill.config.run import Verifying
 from heavydistill.metrics.counts import unanswered_because
@@ -52,7 +51,7 @@ class CommonMarker:
 
 
 def shared_marker(
-    traces: Iterable[Trace], arguments: Mapping[str, Any], config: Verifying
+    traces: Iterable[Trace], arguments: Mapping[str, object], config: Verifying
 ) -> CommonMarker | None:
     """Find a marker that most responses without a found answer share, and that yields answers.
 
@@ -81,7 +80,7 @@ def shared_marker(
 
 
 def _unanswered(
-    traces: Iterable[Trace], arguments: Mapping[str, Any]
+    traces: Iterable[Trace], arguments: Mapping[str, object]
 ) -> Iterator[tuple[Problem, str]]:
     for trace in traces:
         problem = trace.problem

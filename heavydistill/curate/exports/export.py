@@ -257,7 +257,7 @@ def _prompt_and_completion(row: Row) -> Row:
     return {"prompt": row["prompt"], "completion": row["completion"]}
 
 
-def _rewarded(row: Row, **more: Any) -> Row:
+def _rewarded(row: Row, **more: object) -> Row:
     """Return the columns that the reward needs, and the columns ``more``."""
     return {**{name: row[name] for name in _OF_REWARD}, **more}
 
@@ -376,7 +376,7 @@ def _files(trainer: ExportTarget, exported: Export) -> dict[str, str]:
     return files
 
 
-def _entry(path: str, value: Any) -> str:
+def _entry(path: str, value: object) -> str:
     """Return a YAML entry for a user's value, indented according to its dotted path."""
     *parents, key = path.split(".")
     tree = {key: value}

@@ -27,13 +27,13 @@ POOL = VerdictPool(Verifying())
 
 
 def reward(
-    completions: Sequence[Any],
+    completions: Sequence[object],
     *,
     text: Sequence[str],
     reference: Sequence[str],
     verifier: Sequence[str],
     verifier_args: Sequence[str],
-    **others: Any,
+    **others: object,
 ) -> list[float | None]:
     """Return the reward of each completion; a completion is a text or a list of messages."""
     columns = zip(completions, text, reference, verifier, verifier_args, strict=True)
@@ -45,8 +45,8 @@ def compute_score(
     data_source: str,
     solution_str: str,
     ground_truth: str,
-    extra_info: Mapping[str, Any],
-    **others: Any,
+    extra_info: Mapping[str, str],
+    **others: object,
 ) -> dict[str, float]:
     """Return the score of one response, and whether its verdict is undecided."""
     known = extra_info["text"], ground_truth, extra_info["verifier"], extra_info["verifier_args"]

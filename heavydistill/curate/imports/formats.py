@@ -79,7 +79,7 @@ class Format:
         self.answers = columns.get("answers", answers)
         """Column with the answers, or the pattern of their columns."""
         self.notes: Counter[str] = Counter()  # Further counts for the record of the import
-        self.targets: dict[str, Any] = {}
+        self.targets: dict[str, object] = {}
         """References from rows without answers, by problem text."""
         self._kept = kept
 
@@ -135,7 +135,7 @@ class PaCoRe(Format):
         return values
 
 
-def _question(conversation: Any, where: str) -> Any:
+def _question(conversation: object, where: str) -> object:
     """Return the text of a conversation; a value that is not a list is returned unchanged."""
     if not isinstance(conversation, list):
         return conversation
@@ -250,7 +250,7 @@ FORMATS: dict[FormatName, type[Format]] = {
 }
 
 
-def _list_of_answers(values: Mapping[str, Any]) -> str:
+def _list_of_answers(values: Mapping[str, object]) -> str:
     """Return the column named in ``LISTS`` that has a list in this row; empty if there is none."""
     lists = [name for name in LISTS if isinstance(values.get(name), list)]
     if len(lists) > 1:
@@ -345,7 +345,7 @@ def attempt_of(
 
 
 def attempts_of(
-    values: Any, where: str, *, labels: Any = None, ends: Any = None
+    values: Any, where: str, *, labels: object = None, ends: object = None
 ) -> list[ImportedAttempt]:
     """Read a list of answers; ``labels`` and ``ends`` are optional lists of the same length.
 
@@ -356,7 +356,7 @@ def attempts_of(
             f"{where}: the answers are of type {type(values).__name__}, not a list",
             "Write a list of texts, or leave the row out.",
         )
-    beside: list[Sequence[Any]] = []
+    beside: list[Sequence[object]] = []
     for name, column in (("labels", labels), ("finish reasons", ends)):
         if column is not None and (not isinstance(column, list) or len(column) != len(values)):
             raise ProblemsError(
@@ -370,7 +370,7 @@ def attempts_of(
     ]
 
 
-def _text_key(value: Mapping[str, Any], where: str) -> str:
+def _text_key(value: Mapping[str, object], where: str) -> str:
     """Return the only key of an object that is in ``TEXT_KEYS``."""
     keys = [key for key in TEXT_KEYS if key in value]
     if len(keys) == 1:
@@ -401,7 +401,7 @@ def _ending(
     return "error", "The file holds no text and no finish reason.", "unknown_end"
 
 
-def _first(known: Mapping[str, Any], keys: Sequence[str], otherwise: Any = None) -> Any:
+def _first(known: Mapping[str, Any], keys: Sequence[str], otherwise: object = None) -> object:
     return next((known[key] for key in keys if known.get(key) is not None), otherwise)
 
 

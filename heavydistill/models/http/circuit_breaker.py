@@ -65,7 +65,7 @@ class CircuitBreaker:
         where: str,
         patience_s: float,
         must_think: bool,
-        routing: Mapping[str, Any] | None = None,
+        routing: Mapping[str, object] | None = None,
     ) -> None:
         self._routed = ""
         if routing:

@@ -124,7 +124,7 @@ class ChatCompletion:
         self._unended: list[bytes] = []  # received part of the last line
         self._id = ""
         self._names: dict[str, Any] = {}  # what the reply says of who answered
-        self._usage: dict[str, Any] = {}
+        self._usage: dict[str, object] = {}
         self._choices: dict[int, _Choice] = {}
         self.is_whole = False  # whether the end has arrived
         # Whether the reported usage cannot cover all samples (llama.cpp counts the tokens of one).
@@ -257,7 +257,7 @@ class ChatCompletion:
                     known.error = fault
             raise fault
 
-    def _take_choices(self, choices: list[Any], is_piece: bool) -> None:
+    def _take_choices(self, choices: list[object], is_piece: bool) -> None:
         indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
         is_distinct = all(type(n) is int for n in indices) and len(set(indices)) == len(indices)
         if not is_piece and not is_distinct:
@@ -358,10 +358,10 @@ def _index(index: object, position: int) -> int:
     return index
 
 
-def _text(block: str | list[Any] | dict[str, Any]) -> str:
+def _text(block: str | list[object] | dict[str, object]) -> str:
     """The text of a content block, with blocks nested to any depth."""
     texts: list[str] = []
-    pending: list[Any] = [block]
+    pending: list[object] = [block]
     while pending:
         inner = pending.pop()
         if isinstance(inner, str):

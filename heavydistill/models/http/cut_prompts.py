@@ -163,7 +163,7 @@ class CutPrompts:
     def _tokens(self, texts: list[str]) -> int:
         return sum(_least_tokens(text, self._reader) for text in texts)
 
-    async def _in_thread(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
+    async def _in_thread(self, work: Callable[..., _Result], *arguments: object) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def _is_confirmed(

@@ -116,11 +116,11 @@ class OpenAIEngine:
             self.model, where, endpoint.timeout_s, must_think, profile.routing
         )
         self.is_drained = False
-        self._queued: set[asyncio.Task[Any]] = set()
+        self._queued: set[asyncio.Task[object]] = set()
         # Threads write to the journal, so that other requests can continue and share its flushes.
         self._keepers = ThreadPoolExecutor(endpoint.slots)
         self._cut_prompts = CutPrompts(profile, self._ask_at, self._keepers)
-        self._in_flight: set[asyncio.Task[Any]] = set()
+        self._in_flight: set[asyncio.Task[object]] = set()
         # Long prompts whose first request is under way, and whether its response has begun.
         self._begun: dict[str, asyncio.Event] = {}
         self._model_check = ModelCheck(evidence, profile, endpoint)
@@ -377,7 +377,7 @@ class OpenAIEngine:
                 raise
             self._servers.release(server)
 
-    async def _dismissable(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+    async def _dismissable(self, work: Coroutine[object, object, _Result]) -> _Result:
         """Await ``work``; raises ``_DismissedError`` as soon as this engine is drained."""
         task = asyncio.ensure_future(work)
         self._queued.add(task)
@@ -431,10 +431,10 @@ class OpenAIEngine:
             fault.tokens if isinstance(fault, OverrunError) else 0,
         )
 
-    def _body(self, samples: list[Request]) -> dict[str, Any]:
+    def _body(self, samples: list[Request]) -> dict[str, object]:
         """The JSON body of a request: all parameters, except those that the server refuses."""
         first, sampling = samples[0], samples[0].sampling
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "model": self.model,
             "messages": first.messages,
             "seed": first.seed,
@@ -473,7 +473,7 @@ class OpenAIEngine:
             )
 
 
-def beyond_openai(sampling: Sampling) -> dict[str, Any]:
+def beyond_openai(sampling: Sampling) -> dict[str, object]:
     """The sampling parameters that are not part of the OpenAI API; unset ones are omitted."""
     off = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     return {n: value for n in off if (value := getattr(sampling, n)) != off[n]}

@@ -99,5 +99,5 @@ def reread(response: Response) -> Response:
     return ended(response, recorded[2], {})
 
 
-def _failed(failure: Failure, error: str) -> dict[str, Any]:
+def _failed(failure: Failure, error: str) -> dict[str, object]:
     return {"finish_reason": "error", "failure": failure, "error": error}

@@ -170,7 +170,7 @@ class ModelCheck:
         self._doubted.pop(url, None)
 
 
-async def _answer(url: str, key: str, body: dict[str, Any]) -> Any:
+async def _answer(url: str, key: str, body: dict[str, object]) -> Any:
     """Return the JSON of the reply; None if the server refuses the request or does not answer."""
     from aiohttp import ClientError
 

@@ -43,7 +43,7 @@ def count(value: object) -> int:
     return value if type(value) is int and 0 <= value < _MOST_COUNTED else UNKNOWN
 
 
-def token_counts(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+def token_counts(usage: Mapping[str, object]) -> tuple[int, int, int]:
     """(prompt, completion, cached) tokens of a usage; -1: unknown.
 
     Thinking that a server hides is billed, but some leave it out of ``completion_tokens`` and count
@@ -95,7 +95,7 @@ class Redactor:
         return (text.replace(self.key, "***") if self.key else text)[:most]
 
 
-def message_of(error: Any) -> Any:
+def message_of(error: Any) -> object:
     """The message in an error of any format, with what the provider behind a router said."""
     error, behind = only_error(error), ""
     while isinstance(error, dict):
@@ -110,7 +110,7 @@ def message_of(error: Any) -> Any:
     return f"{error}: {behind}" if behind and isinstance(error, str) else error
 
 
-def only_error(body: Any) -> Any:
+def only_error(body: object) -> object:
     """The error in a body that is a list with an error, as Gemini sends it; other bodies
     unchanged."""
     first = body[0] if isinstance(body, list) and body else None

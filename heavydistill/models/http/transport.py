@@ -55,7 +55,7 @@ os.register_at_fork(
 )
 
 
-def submit(work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+def submit(work: Coroutine[object, object, _Result]) -> Future[_Result]:
     """Schedule a coroutine in the event loop of ``loop``."""
     return asyncio.run_coroutine_threadsafe(work, loop())
 
@@ -84,7 +84,7 @@ class Transport:
     async def ask(
         self,
         url: str,
-        body: dict[str, Any],
+        body: dict[str, object],
         completion: ChatCompletion,
         begun: asyncio.Event | None = None,
     ) -> None:
@@ -151,7 +151,7 @@ class Transport:
             said = error.decode(errors="replace")
         return RefusedError(answer.status, answer.headers, self._redact(said))
 
-    async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
+    async def _sent(self, url: str, body: dict[str, object]) -> ClientResponse:
         """Send a request and return the response object as soon as the response begins."""
         from aiohttp import RedirectClientError
 
@@ -191,7 +191,7 @@ async def beginning(answer: ClientResponse, most: int) -> bytes:
 
 async def exchange(
     url: str, key: str, body: object = None, *, timeout_s: float, most_bytes: int
-) -> tuple[int, Any]:
+) -> tuple[int, object]:
     """Send GET, or POST with ``body``, on a connection of its own.
 
     Returns:

@@ -191,7 +191,7 @@ def _nothing(folder: Path, place: Workplace) -> ConfigError:
     )
 
 
-def _recorded(path: Path) -> dict[str, Any]:
+def _recorded(path: Path) -> dict[str, object]:
     if not path.is_file():
         return {}
     try:

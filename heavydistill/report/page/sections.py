@@ -208,7 +208,7 @@ def _legend(kinds: Iterable[str]) -> dict[str, str]:
     return {kind: "not deliberated" if kind == NO_LABEL else kind for kind in kinds}
 
 
-def _rendered(macro: str, *values: Any) -> Markup:
+def _rendered(macro: str, *values: object) -> Markup:
     template = environment().get_template("sections.html")
     return Markup(getattr(template.module, macro)(*values))
 

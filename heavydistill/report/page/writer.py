@@ -383,7 +383,7 @@ class Chunks:
         self._rows, self._characters = [], 0
 
 
-def json_element(name: str, value: Any) -> str:
+def json_element(name: str, value: object) -> str:
     """Return a script element with JSON, which browsers do not execute.
 
     ``<`` is escaped, so that no text can end the element or open a comment.

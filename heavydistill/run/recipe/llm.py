@@ -157,7 +157,7 @@ class HeavyLLM(LLM):
         """Return ``num_generations`` samples of each conversation, in distilabel's format."""
         return [self._output(each) for each in self.sample(inputs, num_generations)]
 
-    def _output(self, given: list[Sample]) -> dict[str, Any]:
+    def _output(self, given: list[Sample]) -> dict[str, object]:
         fields = [fields_of(self.model_name, *sample) for sample in given]
         columns = {name: [each[name] for each in fields] for name in (*_PLAIN, *EXTRAS)}
         read, written, texts = (columns.pop(name) for name in _PLAIN)

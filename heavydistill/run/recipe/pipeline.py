@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from heavydistill.models.ledger import account_held, account_of, alone
 from heavydistill.models.profiles import LOCAL_BATCH as LOCAL_BATCH
@@ -71,7 +70,7 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
     )
 
 
-def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
+def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, object]:
     """Return the arguments of ``BuildCaches`` for counting the tokens of a cache."""
     deliberator = run.deliberator
     return {

@@ -16,12 +16,11 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from heavydistill.verifiers.code.inside.serialize import EncodeError, TooLarge
 from heavydistill.verifiers.code.values import Tree, tree_of
 
-_MAKERS: dict[str, Callable[..., Any]] = {
+_MAKERS: dict[str, Callable[..., object]] = {
     kind.__name__: kind for kind in (float, set, frozenset, list, tuple, dict)
 }
 # Builtins that may be applied to a call and are sent to the sandbox with it. None returns a
@@ -52,7 +51,7 @@ def split(test: ast.expr, program: Collection[str]) -> tuple[str, Tree] | None:
         return None
 
 
-def _constant(node: ast.expr) -> Any:
+def _constant(node: ast.expr) -> object:
     """Evaluate a constant expression; raises an exception, often ``ValueError``, for others."""
     if isinstance(node, ast.Call) and _name(node.func) in _MAKERS and not node.keywords:
         return _MAKERS[_name(node.func)](*map(_constant, node.args))

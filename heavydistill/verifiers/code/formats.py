@@ -178,7 +178,7 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> IoTests:
     return IoTests("stdio", inputs, outputs, _tolerance(args), in_tokens, of_livecodebench=like)
 
 
-def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python: bool) -> Task:
+def _functional(tests: list[dict[str, Any]], settings: dict[str, object], as_python: bool) -> Task:
     entry, setup, tolerance = _entry_point(settings), _setup(settings), _tolerance(settings)
     names, like = (entry.rpartition(".")[2],), "judged_like" in settings
     if like:  # a method may be written without its class
@@ -198,7 +198,7 @@ def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python
     return Task(names, "", as_python, compared)
 
 
-def _call(test: dict[str, Any], number: int) -> tuple[list[Any], dict[str, Any], Any]:
+def _call(test: dict[str, Any], number: int) -> tuple[list[object], dict[str, object], object]:
     """Arguments, keyword arguments and expected value of a functional test."""
     if "args" in test or "expected" in test:
         args, kwargs = test.get("args"), test.get("kwargs") or {}
@@ -300,7 +300,7 @@ def _setup(args: dict[str, Any]) -> str:
 
 
 # --- Reading of single arguments.
-def tests_in(cell: Any, what: str) -> list[Any]:
+def tests_in(cell: Any, what: str) -> list[object]:
     """Read the tests in a dataset cell of LiveCodeBench; empty if it has none.
 
     Public tests are a list as JSON text. Private tests may also be pickled, compressed and encoded
@@ -320,7 +320,7 @@ def tests_in(cell: Any, what: str) -> list[Any]:
     return cell
 
 
-def _unpacked(cell: str, what: str) -> Any:
+def _unpacked(cell: str, what: str) -> object:
     try:
         unzipping = zlib.decompressobj()
         pickled = unzipping.decompress(base64.b64decode(cell, validate=True), MOST_UNPACKED)
@@ -349,7 +349,7 @@ def _arguments(verifier_args: str) -> dict[str, Any]:
         raise ValueError(
             f"verifier_args of code have no key {unknown[0]!r}; the keys are {', '.join(ARGUMENTS)}"
         )
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     if parts := [key for key in _PACKED if args.get(key) is not None]:
         arguments["tests"] = [test for key in parts for test in tests_in(args[key], key)]
     for key, value in args.items():
@@ -388,7 +388,7 @@ def _syntax(text: str, what: str) -> ast.Module:
     return tree
 
 
-def _text(args: dict[str, Any], key: str) -> str:
+def _text(args: dict[str, object], key: str) -> str:
     value = args.get(key, "")
     if not isinstance(value, str):
         raise ValueError(
@@ -428,7 +428,7 @@ def _tolerance(args: dict[str, Any]) -> float | None:
     return None if value is None else float(value)
 
 
-def _list(value: Any, what: str, kind: type) -> list[Any]:
+def _list(value: object, what: str, kind: type) -> list[Any]:
     """Read a non-empty list, given as a list or as JSON text."""
     if isinstance(value, str):
         try:

@@ -46,7 +46,7 @@ def failure(outcome: ProgramOutcome) -> Result:
 class NotRehearsedError(Exception):
     """The tests cannot be tried with a stand-in for the program, or gave no report."""
 
-    def __init__(self, reason: str, evidence: dict[str, Any]) -> None:
+    def __init__(self, reason: str, evidence: dict[str, object]) -> None:
         super().__init__(reason)
         self.reason, self.evidence = reason, evidence
 
@@ -131,7 +131,7 @@ def _answer(outcome: ProgramOutcome) -> list[Any]:
 
 
 def _run(
-    tests: Rehearsable, sandbox: Sandbox, config: Sandboxing, **more: Any
+    tests: Rehearsable, sandbox: Sandbox, config: Sandboxing, **more: object
 ) -> tuple[bytes, bytes]:
     """Run the tests once; returns (letter, payload) of the report."""
     token = secrets.token_hex(16)

@@ -103,7 +103,7 @@ def run_tests(
     sandbox: Sandbox,
     config: Sandboxing,
     program: str,
-    tests: Sequence[Any],
+    tests: Sequence[object],
     kind: Literal["calls", "stdio"] = "calls",
     *,
     most: int = MOST_VALUE,

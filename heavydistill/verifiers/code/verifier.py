@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.sandbox import Sandbox, open_sandbox
@@ -186,7 +186,7 @@ def _decision(way: str, results: list[Result], program: str) -> Decision:
     failed = [(number, *result) for number, result in enumerate(results, 1) if result != PASSED]
     wrong = [each for each in failed if each[1] not in _OPEN and each[1] != "not_run"]
     label: Label = "correct" if not failed else "incorrect" if wrong else "undecided"
-    evidence: dict[str, Any] = {"way": way, "tests": len(results), "passed": passed}
+    evidence: dict[str, object] = {"way": way, "tests": len(results), "passed": passed}
     reason = "passed"
     if failed:
         number, reason, detail = (wrong or failed)[0]

@@ -22,7 +22,7 @@ class Kind:
     """A kind of instruction: its check, and the arguments that the check takes."""
 
     check: Check
-    arguments: dict[str, Callable[[Any], Any]]
+    arguments: dict[str, Callable[[object], object]]
     """Maps the name of each argument (all are required) to the function that reads its value."""
 
 
@@ -38,7 +38,7 @@ def number(value: Any, least: int = 1) -> int:
     return value
 
 
-def index(value: Any) -> int:
+def index(value: object) -> int:
     return number(value, least=0)
 
 
@@ -54,7 +54,7 @@ def relation(value: Any) -> str:
     return str(value)
 
 
-def phrase(value: Any) -> str:
+def phrase(value: object) -> str:
     r"""Text without surrounding blanks, with line ends converted to ``\n``."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("text")

@@ -117,7 +117,7 @@ def _is_met_by_any(id: str, values: list[Any], texts: list[str]) -> bool | None:
 
 
 @lru_cache(maxsize=256)
-def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
+def _demands(verifier_args: str) -> tuple[list[tuple[str, list[object]]], bool]:
     """Read ``verifier_args``: (id, arguments) of each instruction, and whether the mode is loose.
 
     Raises:
@@ -145,7 +145,7 @@ def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
     return list(map(_demand, ids, kwargs)), mode == "loose"
 
 
-def _demand(id: Any, given: Any) -> tuple[str, list[Any]]:
+def _demand(id: Any, given: Any) -> tuple[str, list[object]]:
     plain = id.removeprefix("en:") if isinstance(id, str) else ""
     if needed := ifbench.MISSING.get(plain):
         raise ValueError(

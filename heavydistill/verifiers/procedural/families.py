@@ -76,7 +76,7 @@ Judge = Callable[[GymAnswer], Decision]
 """Function that decides on an answer; raises ``NotInForm`` if a text is not an answer."""
 
 
-def judge(family: str, dataset: Any, item: dict[str, Any], text: str) -> Decision:
+def judge(family: str, dataset: object, item: dict[str, Any], text: str) -> Decision:
     """Decide on an answer to a problem of a family that ``verifier.refusal`` does not refuse.
 
     Raises whatever reasoning-gym raises for the answer.
@@ -100,7 +100,7 @@ def decision(right: bool, extracted: str) -> Decision:
     return Decision("incorrect", "scored_below_1", extracted)
 
 
-def shown(said: Any) -> str:
+def shown(said: object) -> str:
     """Format the content that was read from an answer; equal answers give equal texts."""
     match said:
         case [list(), *_]:
@@ -134,7 +134,7 @@ def _by_form(form: Callable[[str], str]) -> Judge:
     return lambda answer: answer.scored(form(answer.plain))
 
 
-def _by_value(read: Callable[[str], Any]) -> Judge:
+def _by_value(read: Callable[[str], object]) -> Judge:
     """A judge that compares what ``read`` finds in the answer and in the reference."""
 
     def judge_value(answer: GymAnswer) -> Decision:
@@ -376,7 +376,7 @@ _FORMS: dict[str, Callable[[str], str]] = {
     "shortest_path": forms.directions,
     "sokoban": forms.pushes,
 }
-_VALUES: dict[str, Callable[[str], Any]] = {
+_VALUES: dict[str, Callable[[str], object]] = {
     "acre calendar_arithmetic course_schedule game_of_life_halting": str.lower,
     "mahjong_puzzle syllogism": str.lower,
     "binary_matrix game_of_life manipulate_matrix mini_sudoku rotate_matrix sudoku": forms.numbers,

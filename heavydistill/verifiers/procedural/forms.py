@@ -13,7 +13,6 @@ import contextlib
 import json
 import re
 from decimal import Decimal
-from typing import Any
 
 from heavydistill.verifiers.normal import unwrapped
 
@@ -299,7 +298,7 @@ def duration(text: str, form: str) -> str:
     return f"{match[1]} days, {match[2]}"
 
 
-def _json(text: str) -> Any:
+def _json(text: str) -> object:
     """Parse JSON, also with Python's quotes; None for other texts."""
     for spelling in (text, text.replace("'", '"')):
         with contextlib.suppress(ValueError, RecursionError):
@@ -307,7 +306,7 @@ def _json(text: str) -> Any:
     return None
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise NotInForm
     return value

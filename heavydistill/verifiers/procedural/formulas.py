@@ -139,7 +139,7 @@ def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
     return tree.xreplace(letters | {sympy.Symbol("E"): sympy.E})
 
 
-def _value(tree: sympy.Expr, x: sympy.Symbol, point: float) -> Any:
+def _value(tree: sympy.Expr, x: sympy.Symbol, point: float) -> mpmath.mpc:
     """The value at a point, with 0.7 as the value of constants of integration.
 
     Raises:

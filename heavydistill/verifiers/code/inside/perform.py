@@ -71,7 +71,7 @@ class Timer:
         times = (ctypes.c_long * 4)(*parts[0], *parts[1])  # struct itimerspec
         self._call(self._settime, self._id, 0, times, None)
 
-    def _call(self, *args: Any) -> None:
+    def _call(self, *args: object) -> None:
         if self._syscall(*args):
             raise OSError(ctypes.get_errno(), "a timer of processor time is refused")
 
@@ -132,7 +132,7 @@ class Stage:
         self._builtins = dict(vars(builtins))
         self._recursion = sys.getrecursionlimit()
         self._nothing = posix.open("/dev/null", posix.O_RDWR)
-        self._modules: list[Any] = []
+        self._modules: list[object] = []
 
     def module(self, name: str) -> dict[str, Any]:
         """Reset the process and return the namespace of a new module."""
@@ -155,7 +155,7 @@ class Stage:
         self._modules.append(module)
         return vars(module)
 
-    def _open(self, file: Any, *args: Any, **kwargs: Any) -> Any:
+    def _open(self, file: object, *args: object, **kwargs: object) -> object:
         """Replacement for ``open``: ``/dev/stdin`` opens the input of this test."""
         open_ = self._builtins["open"]
         if file == "/dev/stdin":
@@ -225,7 +225,7 @@ def perform(job: dict[str, Any]) -> None:
     _leave(0)
 
 
-def _exit(status: Any = None) -> NoReturn:
+def _exit(status: object = None) -> NoReturn:
     raise SystemExit(status)
 
 

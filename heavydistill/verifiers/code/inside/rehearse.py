@@ -19,7 +19,7 @@ import builtins
 import math
 import posix
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from heavydistill.verifiers.code.inside.serialize import (
@@ -59,7 +59,7 @@ class Unknown:
     __eq__ = __ne__ = _same  # type: ignore[assignment]
     __hash__ = None  # type: ignore[assignment]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return iter(())
 
     def __len__(self) -> int:
@@ -90,11 +90,11 @@ class Rehearsal:
         self.counts = {"yes": 0, "no": 0, "types": 0, "unsure": 0}
         self._typed = True
 
-    def stand_in(self, name: str) -> Any:
+    def stand_in(self, name: str) -> Callable[..., object]:
         """Create a stand-in for the function named ``name``."""
         return lambda *args, **kwargs: self._called(name, args, kwargs)
 
-    def _called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _called(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         try:
             call = encode((name, list(args), kwargs), self._room)
         except (EncodeError, TooLarge):
@@ -112,7 +112,7 @@ class Rehearsal:
             raise AbortRun("D")
         return _answer(self._answers[index], args)
 
-    def equal(self, left: Any, right: Any) -> Any:
+    def equal(self, left: object, right: object) -> object:
         """Evaluate ``left == right`` in an assertion, comparing types as well."""
         is_equal = left == right
         if is_equal is True and not _same_types(left, right):
@@ -122,7 +122,7 @@ class Rehearsal:
     def begin(self) -> None:
         self._typed = True
 
-    def held(self, condition: Any) -> None:
+    def held(self, condition: object) -> None:
         """Count an assertion as passed or failed by the value of its condition."""
         self.counts["no" if not condition else "yes" if self._typed else "types"] += 1
 
@@ -134,7 +134,7 @@ class Rehearsal:
         self.counts["unsure" if is_unsure else "no"] += 1
 
 
-def _answer(answer: list[Any], args: tuple[Any, ...]) -> Any:
+def _answer(answer: list[Any], args: tuple[Any, ...]) -> object:
     """Repeat what the program did in a call: change the arguments and return a value, or raise."""
     letter, content = answer
     if letter == "E":

@@ -37,7 +37,7 @@ class TooLarge(Exception):
     """The value is too large or too deep to be encoded."""
 
 
-def encode(value: Any, most: int) -> str:
+def encode(value: object, most: int) -> str:
     """Encode a value as JSON of up to ``most`` characters, or raise EncodeError or TooLarge."""
     parts: list[str] = []
     _write(value, parts, [most], 0)
