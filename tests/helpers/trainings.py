@@ -183,9 +183,19 @@ def broken_off(folder: Path, last: int, copy: Path | None = None) -> Path:
     return folder
 
 
-def weights_of(folder: Path) -> bytes:
-    """Of a whole model."""
-    return (folder / "model.safetensors").read_bytes()
+def weights(folder: Path) -> dict[str, Any]:
+    """Of a model or an adapter."""
+    from safetensors.torch import load_file
+
+    (file,) = folder.glob("*model.safetensors")
+    found: dict[str, Any] = load_file(file)
+    return found
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    """To the byte."""
+    left, right = ((folder / "model.safetensors").read_bytes() for folder in (one, other))
+    return left == right
 
 
 def refusal(call: Callable[..., Any], *given: Any, **keys: Any) -> str:

@@ -23,9 +23,9 @@ from trainings import (
     logged,
     refusal,
     run,
+    same_weights,
     sft_arguments,
     start,
-    weights_of,
 )
 
 from heavydistill.store.training_record import TrainingRecord, read_record, write_record
@@ -269,7 +269,7 @@ def test_a_training_that_is_killed_while_it_saves_ends_as_if_it_was_not(sets, tm
     assert "Removed checkpoint-4, which was not whole." in said
     assert run(flags(sets, tmp_path / "whole", **STEPS))[0] == 0
     both = [tmp_path / name for name in ("killed", "whole")]
-    assert weights_of(both[0]) == weights_of(both[1])
+    assert same_weights(*both)
     ours, other = (read_record(folder).result for folder in both)
     assert ours and other and ours.steps == other.steps == 6
     since = logged(tmp_path / "whole", "loss")[2:]

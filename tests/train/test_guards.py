@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import K8, K16, history
 from tiny_grpo import Scripted, held_out, rewarding, trainer
+from trainings import weights
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from heavydistill.errors import ConfigError
@@ -261,12 +262,6 @@ def test_without_rolling_back_the_others_need_no_evaluation():
 SOLVED_FROM_4 = rewarding(groups__all_right=lambda step: 0.9 if step >= 4 else 0.1)
 
 
-def _weights(folder: Path) -> dict[str, Any]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model.safetensors")
-
-
 def _train(
     folder: Path, action: str, resume: str | None = None, **options: Any
 ) -> tuple[Any, WatchGuards]:
@@ -321,7 +316,7 @@ def test_a_stop_leaves_the_model_of_that_step_and_going_on_stops_again(tmp_path,
     made, watch = _train(tmp_path, "stop")
     assert made.state.global_step == 4 and len(watch.alarms) == 1
     assert "The training ends here." in capsys.readouterr().out
-    last = _weights(tmp_path / "checkpoint-4")
+    last = weights(tmp_path / "checkpoint-4")
     now = made.model.state_dict()
     assert all(torch.equal(now[name], weight) for name, weight in last.items())
 
@@ -341,7 +336,7 @@ def test_rolling_back_makes_the_best_checkpoint_the_model(tmp_path, capsys):
     assert made.state.global_step == 4
     assert watch.alarms[0].rolled_back_to == step_at_end(made) == 2
     assert "Rolled back to checkpoint-2, the best one by eval_hm." in capsys.readouterr().out
-    best, last = _weights(tmp_path / "checkpoint-2"), _weights(tmp_path / "checkpoint-4")
+    best, last = weights(tmp_path / "checkpoint-2"), weights(tmp_path / "checkpoint-4")
     now = made.model.state_dict()
     assert all(torch.equal(now[name], weight) for name, weight in best.items())
     assert not all(torch.equal(last[name], weight) for name, weight in best.items())

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import runs
 from marked import MARK, alive, eventually
-from trainings import Trained, last_checkpoint, logged, main, run_file
+from trainings import Trained, last_checkpoint, logged, main, run_file, weights
 
 from heavydistill.store.training_record import read_record
 from heavydistill.train.callbacks import LOG
@@ -228,9 +228,7 @@ def same(two: Trained, alone: Trained, within: float = 1e-4) -> None:
 
 def change(one: Path, other: Path) -> float:
     """The largest difference of a weight of two models."""
-    from safetensors.torch import load_file
-
-    left, right = (load_file(folder / "model.safetensors") for folder in (one, other))
+    left, right = weights(one), weights(other)
     assert set(left) == set(right)
     return max(float((left[name].float() - right[name].float()).abs().max()) for name in left)
 

@@ -9,6 +9,7 @@ import messages
 import pytest
 from adapters import KINDS, Q_PROJ, WHOLE_EMBEDDINGS, answers, write_adapter, write_training
 from students import MICRO, PAD, TURN_ENDS
+from trainings import weights
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import read_record
@@ -25,13 +26,6 @@ pytestmark = pytest.mark.filterwarnings(
 def lora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An adapter whose training has ended; not to be changed."""
     return write_training(write_adapter(tmp_path_factory.mktemp("adapters") / "lora"))
-
-
-def weights(folder: Path) -> dict[str, Any]:
-    from safetensors.torch import load_file
-
-    found: dict[str, Any] = load_file(folder / "model.safetensors")
-    return found
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -53,11 +47,10 @@ def test_a_merged_adapter_is_the_same_model(kind, tmp_path):
 @pytest.mark.parametrize(("kind", "scale"), [("lora", 16 / 8), ("rslora", 16 / 8**0.5)])
 def test_the_weights_are_those_of_the_formula(kind, scale, tmp_path):
     import torch
-    from safetensors.torch import load_file
 
     folder = write_adapter(tmp_path / "adapter", **KINDS[kind])
     merge(str(folder), tmp_path / "merged", dtype="float32")
-    adapter = load_file(folder / "adapter_model.safetensors")
+    adapter = weights(folder)
     delta = adapter[f"{Q_PROJ}.lora_B.weight"].float() @ adapter[f"{Q_PROJ}.lora_A.weight"].float()
     name = "model.layers.0.self_attn.q_proj.weight"
     before, after = weights(MICRO), weights(tmp_path / "merged")

@@ -1,14 +1,13 @@
 """What our trainers write of gathered weights, and Muon and AdamW as one optimizer."""
 
 import copy
-from pathlib import Path
 
 import pytest
 import torch
-from trainings import sft_arguments
+from students import MICRO
+from trainings import sft_arguments, weights
 from transformers import AutoModelForCausalLM
 
-import heavydistill
 from heavydistill.train.sft.train import new_trainer, prepare
 from heavydistill.train.trainer import MuonAdamW
 
@@ -31,13 +30,11 @@ def test_a_tied_weight_that_was_gathered_twice_is_written_once(sets, tmp_path, k
 
 
 def test_weights_that_are_no_longer_alike_are_both_written(sets, tmp_path):
-    from safetensors.torch import load_file
-
     trainer = new_trainer(prepare(sft_arguments(sets, tmp_path / "out", role="thinker")))
     gathered = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
     gathered["lm_head.weight"] += 1
     trainer._save(str(tmp_path / "several"), dict(gathered))
-    written = load_file(tmp_path / "several" / "model.safetensors")
+    written = weights(tmp_path / "several")
     assert all(written[name].equal(weight) for name, weight in gathered.items())
 
 
@@ -50,12 +47,11 @@ def test_what_several_processes_on_a_cpu_wrote_is_read_to_each_of_them(tmp_path)
         assert torch.equal(read["step"], written["step"])
 
 
-STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
 IDS = torch.arange(5, 45).reshape(2, 20)
 
 
 def model() -> torch.nn.Module:
-    loaded: torch.nn.Module = AutoModelForCausalLM.from_pretrained(STUDENT, dtype=torch.float32)
+    loaded: torch.nn.Module = AutoModelForCausalLM.from_pretrained(MICRO, dtype=torch.float32)
     return loaded
 
 

@@ -6,13 +6,13 @@ Tiny checkpoints of three families with the templates of their real models.
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from adapters import PROBLEMS, answers
 from command_line import run_command
 from runs import build, write_run
-from trainings import flags, grpo_arguments, main
+from trainings import flags, grpo_arguments, main, weights
 from vision_language import FAMILIES, Family, write_checkpoint
 
 from heavydistill.models.local.architecture import load_model, text_tower
@@ -60,16 +60,8 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Made(FAMILIES[request.param], *parts, proof, folder / "full")
 
 
-def tensors(folder: Path) -> dict[str, Any]:
-    from safetensors.torch import load_file
-
-    (file,) = folder.glob("*model.safetensors")
-    found: dict[str, Any] = load_file(file)
-    return found
-
-
 def test_an_adapter_changes_the_text_tower_alone(made):
-    names = [name.removeprefix("base_model.model.") for name in tensors(made.adapter)]
+    names = [name.removeprefix("base_model.model.") for name in weights(made.adapter)]
     assert names and all(name.startswith(f"{TOWER}.") for name in names)
     adapted = sorted(made.family.linear)
     assert sorted({name.split(".lora_")[0].rpartition(".")[2] for name in names}) == adapted
@@ -112,7 +104,7 @@ def test_the_card_names_the_class_that_peft_and_this_process_load(made):
 def test_a_merged_adapter_is_the_same_model_with_its_vision_tower(made):
     assert made.proof.is_right and made.proof.difference < 1e-3 < made.proof.effect
     assert answers(made.merged) == answers(made.adapter)
-    before, after = tensors(made.base), tensors(made.merged)
+    before, after = weights(made.base), weights(made.merged)
     assert before.keys() == after.keys()
     changed = {name for name in before if not after[name].equal(before[name].float())}
     assert changed and all(name.startswith(f"{TOWER}.") for name in changed)
@@ -143,7 +135,7 @@ def test_only_what_text_trains_asks_for_gradients(made):
 
 
 def test_training_all_weights_leaves_the_vision_tower_as_it_was(made):
-    before, after = tensors(made.base), tensors(made.full)
+    before, after = weights(made.base), weights(made.full)
     assert before.keys() == after.keys()
     changed = {name for name in before if not after[name].equal(before[name].float())}
     assert changed and all(name.startswith(f"{TOWER}.") for name in changed)

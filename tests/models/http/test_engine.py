@@ -166,8 +166,7 @@ def test_samples_that_n_did_not_bring_are_asked_singly(brought):
     ("fault", "broken"), [*((f"no end of {i}", i) for i in range(4)), ("fault at the last end", 3)]
 )
 def test_a_sample_that_n_brought_in_part_is_asked_singly(fault, broken):
-    with faulty(honours_n=4) as server:
-        server.plan = lambda body, attempt: fault if body.get("n") else None
+    with faulty(honours_n=4, plan=lambda body, attempt: fault if body.get("n") else None) as server:
         responses = ask(server, requests(4), capabilities=Capabilities(n=4))
         assert all(response.finish_reason == "stop" for response in responses)
         asked = [(body["seed"], body.get("n")) for _, body in server.requests]
@@ -208,8 +207,7 @@ def test_a_server_that_refuses_n_after_all_is_asked_singly(caplog):
     ("fault", "retries"), [("no choices", 0), ("no choices", 1), ("no json", 0)]
 )
 def test_a_call_for_several_that_brings_nothing_loses_no_sample(fault, retries, caplog):
-    with faulty(honours_n=8) as server:
-        server.plan = lambda body, attempt: fault if body.get("n") else None
+    with faulty(honours_n=8, plan=lambda body, attempt: fault if body.get("n") else None) as server:
         responses = ask(server, requests(8), capabilities=Capabilities(n=8), retries=retries)
         assert all(response.finish_reason == "stop" for response in responses)
         singly = [body["seed"] for _, body in server.requests if "n" not in body]

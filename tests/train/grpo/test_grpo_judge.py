@@ -191,15 +191,11 @@ def test_a_budget_that_ends_leaves_the_rest_without_reward(tmp_path, pool, capsy
         assert spent.most.tokens <= 3000
         assert spent.spent_tokens == TOKENS * len(server.requests)
         assert "The budget is used up" in capsys.readouterr().out
-        more = judge_of(replace_budget(asked, "1Mtok"), None)
+        more = judge_of(SimpleNamespace(**{**vars(asked), "budget": "1Mtok"}), None)
         before = len(server.requests)
         with opened(more, 60) as judge:
             assert values(judged(judge, pool, *texts)) == [1.0] * len(texts)
         assert len(server.requests) == VOTES * len(texts) > before
-
-
-def replace_budget(asked: Any, budget: str) -> Any:
-    return SimpleNamespace(**{**vars(asked), "budget": budget})
 
 
 def test_first_replies_without_a_verdict_end_the_training_and_are_shown(tmp_path, pool):

@@ -13,7 +13,8 @@ from trainings import (
     history,
     logged,
     run_file,
-    weights_of,
+    same_weights,
+    weights,
 )
 
 from heavydistill.hub.model_card import write_model_card
@@ -61,17 +62,12 @@ def test_a_deliberator_is_really_trained(trained):
 
 def has_learnt(folder: Path) -> bool:
     """Whether the weights are other than those that it began with."""
-    from transformers import AutoModelForCausalLM
-
-    models = [AutoModelForCausalLM.from_pretrained(one) for one in (folder, MICRO)]
-    pairs = zip(*(model.parameters() for model in models), strict=True)
-    return any(not one.equal(other) for one, other in pairs)
+    before = weights(MICRO)
+    return any(not weight.equal(before[name]) for name, weight in weights(folder).items())
 
 
 @pytest.mark.parametrize("mode", ["deliberator", "joint"])
 def test_an_adapter_is_really_trained(real, tmp_path, mode):
-    from safetensors.torch import load_file
-
     adapter = {"use_peft": True, "lora_target_modules": "all-linear"}
     more = {"dataset_name": real, "claims_share": 0.2, "scale_rewards": "none"}
     more = episodes_of(tmp_path) if mode == "joint" else more
@@ -79,9 +75,9 @@ def test_an_adapter_is_really_trained(real, tmp_path, mode):
     is_of_claims = mode == "deliberator"
     assert bool(logged(tmp_path / "out", "claims/score")) == is_of_claims
     assert record.result and ("claims/score" in record.result.rollouts) == is_of_claims
-    weights = load_file(tmp_path / "out" / "adapter_model.safetensors")
     # They are 0 before they are trained.
-    learnt = [value.any().item() for name, value in weights.items() if "lora_B" in name]
+    found = weights(tmp_path / "out")
+    learnt = [value.any().item() for name, value in found.items() if "lora_B" in name]
     assert learnt and all(learnt)
 
 
@@ -94,7 +90,7 @@ def episodes_of(folder: Path) -> dict[str, Any]:
 def test_what_goes_on_from_a_generation_ends_as_the_same_model(trained, real, tmp_path):
     out = broken_off(trained.folder, 8, tmp_path / "out")
     record = train(prepare(grpo_arguments(real, out, **STEPS, resume_from_checkpoint="true")))
-    assert weights_of(out) == weights_of(trained.folder)
+    assert same_weights(out, trained.folder)
     assert record.result is not None and trained.record.result is not None
     assert record.result.steps == 8
     assert 0 < record.result.tokens < trained.record.result.tokens
@@ -152,4 +148,4 @@ def test_episodes_that_go_on_end_as_the_same_model(tmp_path):
     broken_off(whole, 4, broken)
     record = train(prepare(grpo_arguments(None, broken, **keys, resume_from_checkpoint="true")))
     assert record.result is not None and record.result.steps == 4
-    assert weights_of(whole) == weights_of(broken)
+    assert same_weights(whole, broken)

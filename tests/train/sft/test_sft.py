@@ -14,7 +14,7 @@ import messages
 import pytest
 from runs import build, rows, write_run
 from students import MICRO
-from trainings import Trained, flags, history, logged, main, refusal, run, sft_arguments
+from trainings import Trained, flags, history, logged, main, refusal, run, sft_arguments, weights
 
 import heavydistill as hd
 from heavydistill.errors import ConfigError
@@ -54,12 +54,8 @@ def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained):
     names = {path.name for path in trained.folder.iterdir()}
     assert names - {"README.md"} == MODEL | {"checkpoint-20", "log.jsonl"}
     assert read_record(trained.folder) == trained.record
-    model = AutoModelForCausalLM.from_pretrained(trained.folder)
-    before = AutoModelForCausalLM.from_pretrained(MICRO)
-    assert any(
-        not one.equal(other)
-        for one, other in zip(model.parameters(), before.parameters(), strict=True)
-    )
+    model, before = AutoModelForCausalLM.from_pretrained(trained.folder), weights(MICRO)
+    assert any(not one.equal(before[name]) for name, one in model.named_parameters())
     template = AutoTokenizer.from_pretrained(trained.folder).chat_template
     assert template == (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 
@@ -296,13 +292,13 @@ def test_what_goes_on_from_the_last_step_takes_none_and_is_the_same_model(sets, 
     keys: dict[str, Any] = {"role": "thinker", "max_steps": 4, "lr_scheduler_type": "constant"}
     keys |= {"save_strategy": "steps", "save_steps": 2}
     train(prepare(sft_arguments(sets, out, **keys)))
-    weights = (out / "model.safetensors").read_bytes()
+    learnt = (out / "model.safetensors").read_bytes()
     (out / "config.json").unlink()  # as if it was killed while the model was saved
     (out / "model.safetensors").unlink()
     record = train(prepare(sft_arguments(sets, out, resume_from_checkpoint="true", **keys)))
     assert record.result is not None
     assert (record.result.steps, record.result.tokens, record.result.train_loss) == (4, 0, None)
-    assert (out / "model.safetensors").read_bytes() == weights
+    assert (out / "model.safetensors").read_bytes() == learnt
     assert {path.name for path in out.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-4"}
 
 
