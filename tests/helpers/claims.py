@@ -60,7 +60,7 @@ CLAIMS = {
     ),
     "joint gradients of two processes are those of plain loops": (
         "train/grpo/test_grpo_processes.py::"
-        "test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes[2]"
+        "test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes"
     ),
     "a deliberator is trained by GRPO": (
         "train/grpo/test_grpo_learning.py::test_a_deliberator_is_really_trained"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from counting_server import Counter, counting, tokens_of
 from generations import problem, trajectory
+from heavy_samples import BPE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import Handler, listening
 from samples import cache_of
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
@@ -30,53 +30,26 @@ from heavydistill.models.tokenizer import (
 )
 from heavydistill.store.journal import Journal
 
-CONTROL_TOKENS = ("<|start|>", "<|end|>")
-LEARNT_FROM = [
-    "the answer is forty two and the attempt is right",
-    "那么答案是四十二",
-    "naïve café",
-] * 3
 # Characters of one to four bytes, so that a token can be a part of a character.
 texts = st.text("theansr w42é那答🙂\n", max_size=60)
 
 
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory):
-    learnt = Tokenizer(models.BPE())
-    learnt.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    learnt.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[],
-        show_progress=False,
-    )
-    learnt.train_from_iterator(LEARNT_FROM, trainer)
-    learnt.add_special_tokens(list(CONTROL_TOKENS))
-    learnt.add_tokens(["<think>"])
-    folder = tmp_path_factory.mktemp("reader")
-    learnt.save(str(folder / "tokenizer.json"))
-    return ReaderTokenizer(str(folder))
-
-
-def test_tokens_are_counted_and_special_ones_alone_are_control_tokens(reader):
-    assert sorted(reader.control_tokens) == sorted(CONTROL_TOKENS)
-    assert reader.count("") == 0
-    assert reader.count("<|end|>") == 1
-    assert reader.count("the answer") < len("the answer")
-    assert reader.count("🙂") == 4
+def test_tokens_are_counted_and_special_ones_alone_are_control_tokens():
+    assert sorted(BPE.control_tokens) == ["<|im_end|>", "<|im_start|>", "<|pad|>"]
+    assert [BPE.count(text) for text in ("", "<|im_end|>", "<think>", "🙂")] == [0, 1, 1, 4]
+    assert BPE.count("the answer") < len("the answer")
 
 
 @settings(max_examples=150, deadline=None)
 @given(text=texts, tokens=st.integers(0, 70))
-def test_a_cut_keeps_an_end_and_uses_up_the_count(reader, text, tokens):
-    head, tail = reader.head(text, tokens), reader.tail(text, tokens)
+def test_a_cut_keeps_an_end_and_uses_up_the_count(text, tokens):
+    head, tail = BPE.head(text, tokens), BPE.tail(text, tokens)
     assert text.startswith(head) and text.endswith(tail)
     for part in (head, tail):
-        assert reader.count(part) <= tokens
+        assert BPE.count(part) <= tokens
         # Only a character of up to four tokens that does not fit may leave some of it unused.
-        assert part == text or reader.count(part) > tokens - 4
-        assert part == text or reader.count(text) > tokens
+        assert part == text or BPE.count(part) > tokens - 4
+        assert part == text or BPE.count(text) > tokens
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "no json"])
