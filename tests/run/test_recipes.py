@@ -16,6 +16,7 @@ import pytest
 from command_line import MICRO, run_script
 from fake_server import completion, serving
 from import_files import lines
+from problem_files import doubles
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
@@ -101,7 +102,7 @@ def test_the_recipe_leaves_a_run_or_gives_a_distiset_with_its_card(tmp_path):
 
 
 def test_a_student_thinks_and_a_teacher_deliberates_each_at_its_own_server(tmp_path):
-    lines(tmp_path / "p.jsonl", *({"text": f"{n} + {n}?", "reference": f"{2 * n}"} for n in (1, 2)))
+    source = str(doubles(tmp_path, 2))
     thought = completion("\\boxed{2}", reasoning_content="so")
     read = completion("\\boxed{4}", reasoning_content="so")
     with serving(lambda body: thought) as student, serving(lambda body: read) as teacher:
@@ -116,7 +117,7 @@ def test_a_student_thinks_and_a_teacher_deliberates_each_at_its_own_server(tmp_p
             tmp_path / "teacher.yaml",
             teacher="large",
             endpoint={"base_url": teacher.base_url, **at},
-            problems={"source": "p.jsonl"},
+            problems={"source": source},
             think={"k": 3},
             deliberate={"d": 2},
             out="runs/student",
@@ -178,14 +179,13 @@ def test_the_recipe_takes_every_key_of_a_configuration():
 
 
 def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tmp_path):
-    rows = ({"id": f"p{n}", "text": f"{n} + {n}?", "reference": f"{2 * n}"} for n in range(12))
-    lines(tmp_path / "p.jsonl", *rows)
+    source = str(doubles(tmp_path, 12))
     with serving(lambda body: completion("\\boxed{2}")) as server:
         short = {"sampling": {"max_tokens": 100}}
         config = {
             "teacher": "served",
             "endpoint": {"base_url": server.base_url, "tokenizer": MICRO},
-            "problems": {"source": "p.jsonl"},
+            "problems": {"source": source},
             "think": short,
             "deliberate": short,
             "out": "runs/cheap",

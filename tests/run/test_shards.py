@@ -16,6 +16,7 @@ import pytest
 from command_line import MICRO, started
 from fake_server import FakeServer, serving
 from marked import eventually
+from problem_files import remainders
 from sharded_runs import (
     IN_FLIGHT,
     PROBLEMS,
@@ -208,16 +209,12 @@ def test_each_shard_may_start_a_server_of_its_own(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in fake_vllm.install(tmp_path / "bin", 1).items():
         monkeypatch.setenv(name, value)
-    problems = tmp_path / "problems.jsonl"
-    problems.write_text(
-        "".join(f'{{"id": "p{n}", "text": "{n}?", "reference": "1"}}\n' for n in range(4))
-    )
     keys = {
         "teacher": "qwen3-8b",
         "endpoint.start_vllm": True,
         "endpoint.tokenizer": MICRO,
         "endpoint.reasoning": "optional",
-        "problems.source": str(problems),
+        "problems.source": str(remainders(tmp_path, 4)),
         "think.k": 2,
         "deliberate.d": 1,
         "out": str(tmp_path / "run"),
