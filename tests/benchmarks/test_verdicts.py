@@ -1,7 +1,6 @@
 """The benchmark runs, and its figures are of verdicts that agree with what is right."""
 
 import importlib
-import json
 import re
 from collections import Counter, defaultdict
 from importlib.util import find_spec
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import benchmark
+from import_files import lines
 from judging import judged
 from sandboxing import need_sandbox
 
@@ -58,9 +58,8 @@ def test_undecided_right_answers_and_accepted_wrong_references_are_counted(tmp_p
         (r"It is $\boxed{3}$ cm.", "3"),
         ("A sum.", r"\sum_{k=1}^n k"),
     ]
-    file = tmp_path / "rows.jsonl"
-    lines = [json.dumps({"question": "?", "solution": s, "answer": a}) for s, a in rows]
-    file.write_text("\n".join(lines), encoding="utf-8")
+    solved = ({"question": "?", "solution": s, "answer": a} for s, a in rows)
+    file = lines(tmp_path / "rows.jsonl", *solved)
     told = printed("--solutions", str(file), "--show=1")
     assert "6 solutions, 1 references refused, 1 undecided (20.00%)" in told
     assert "undecided outside_box" in told
@@ -73,20 +72,20 @@ def test_undecided_right_answers_and_accepted_wrong_references_are_counted(tmp_p
 def test_undecided_and_false_verdicts_are_counted_by_kind_of_text(tmp_path):
     need_sandbox()
 
-    def write(name: str, *rows: dict[str, object]) -> None:
-        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-
     claims = [("5", True), ("5", False), ("6", True), ("6", False), ("five fifths", False)]
     solutions = {
         str(n): {"solution": f"So\nA: {answer}", "is_correct": right}
         for n, (answer, right) in enumerate(claims)
     }
-    write("gsm8k_solutions_k4.jsonl", {"question": "2+3?", "ground_truth": "A: 5"} | solutions)
+    lines(
+        tmp_path / "gsm8k_solutions_k4.jsonl",
+        {"question": "2+3?", "ground_truth": "A: 5"} | solutions,
+    )
     ids = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
-    write("ifeval_prompts.jsonl", {"prompt": "No commas."} | ids)
+    lines(tmp_path / "ifeval_prompts.jsonl", {"prompt": "No commas."} | ids)
     followed = [("a b", True), ("a, b", False), ("a, c", True)]
-    write(
-        "ifeval_m_strict.jsonl",
+    lines(
+        tmp_path / "ifeval_m_strict.jsonl",
         *(
             {"prompt": "No commas.", "response": text, "follow_all_instructions": right}
             for text, right in followed
@@ -95,9 +94,12 @@ def test_undecided_and_false_verdicts_are_counted_by_kind_of_text(tmp_path):
     test = "def check(candidate):\n    assert candidate(2) == 4\n"
     prompt = "def f(x):\n"
     task = {"task_id": "T/0", "prompt": prompt, "test": test, "entry_point": "f"}
-    write("humaneval_20.jsonl", task)
+    lines(tmp_path / "humaneval_20.jsonl", task)
     bodies = ["    return x * x\n", "    return x\n", "    import absent_module\n    return 4\n"]
-    write("humaneval_20_samples_k20.jsonl", {"task_id": "T/0", "prompt": prompt, "samples": bodies})
+    lines(
+        tmp_path / "humaneval_20_samples_k20.jsonl",
+        {"task_id": "T/0", "prompt": prompt, "samples": bodies},
+    )
     told = printed("--agreement", str(tmp_path))
     for line in (
         "GSM8K, math: 5 answers, 2 right; 1 undecided (20.00%), 0 of them right; "
@@ -122,12 +124,10 @@ def test_labelled_responses_are_counted_by_model_and_label_and_what_contradicts_
     ]
     keys = ("model", "response", "reference", "is_correct")
     same = {"benchmark": "b", "question": "?"}
-    file = tmp_path / "rows.jsonl"
-    lines = [
-        json.dumps(same | {"id": f"r{number}"} | dict(zip(keys, row, strict=True)))
-        for number, row in enumerate(rows)
-    ]
-    file.write_text("\n".join(lines), encoding="utf-8")
+    named = (
+        same | {"id": f"r{n}"} | dict(zip(keys, row, strict=True)) for n, row in enumerate(rows)
+    )
+    file = lines(tmp_path / "rows.jsonl", *named)
     told = printed("--responses", str(file), "--show=9")
     for line in (
         "m, b\n  labelled right: n 4, correct 1 (25.0%, 4.6% to 69.9%), incorrect 1 ",

@@ -37,7 +37,6 @@ def test_a_run_becomes_sets_with_a_table_and_a_card(command, run, tmp_path):
     code, printed = command("build", run, "--out", out, *flags)
     assert code == 0
     assert "balanced mixture of sums (30 traces)" in printed
-    assert "Stratum sets claims deliberated admitted bound sft rl" in printed
     assert f"heavydistill show {out} --tokens" in printed.replace("\\ ", "")
     train = f"heavydistill sft --config micro --role deliberator --dataset_name {out}"
     assert printed.replace("\\ ", "").endswith(f"Next: {train}")
@@ -210,15 +209,6 @@ def export(*words: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def sets(tmp_path):
     return write_sets(tmp_path / "sets")
-
-
-def test_the_rows_are_counted_and_what_is_left_out_is_said(sets, tmp_path):
-    done = export(sets, "--to", "llamafactory", "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    counted = [line.split() for line in done.stdout.splitlines()]
-    assert ["sft_deliberator", "1", "1"] in counted and ["sft_thinker", "1", "1"] in counted
-    assert "Left out: rl, because LLaMA-Factory has no training" in done.stdout
-    assert (tmp_path / "out" / "dataset_info.json").is_file()
 
 
 @pytest.mark.parametrize(

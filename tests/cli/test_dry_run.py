@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from command_line import MICRO, run_command
 from fake_server import FakeServer, completion, serving
+from import_files import lines
 from problem_files import doubles
 
 from heavydistill.config.run import load_config
@@ -217,8 +218,7 @@ def test_a_context_too_small_says_how_many_attempts_fit(more, fix, tmp_path, sai
 def test_problems_that_the_bundled_models_cannot_solve_are_told_in_the_plan(own, warns, tmp_path):
     rows = [{"text": f"{SUM} 1{n} + 13 + 12 + 11 + 15 =", "reference": "9"} for n in "123"]
     rows += [{"text": f"Name {n}.", "reference": "2"} for n in range(own)]
-    file = tmp_path / "p.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    file = lines(tmp_path / "p.jsonl", *rows)
     done = run_command("generate", "--problems", file, "--dry-run", f"--out={tmp_path / 'run'}")
     printed = " ".join(done.stdout.split())
     told = "Warning: micro can only add 5 to 8 numbers and count the legs of animals, in the "

@@ -7,7 +7,7 @@ import pytest
 from generations import problem
 from hypothesis import given
 from hypothesis import strategies as st
-from import_files import parquet
+from import_files import lines, parquet
 
 from heavydistill.config.run import Problems
 from heavydistill.config.shipped import shipped
@@ -112,8 +112,7 @@ def test_the_same_texts_in_any_order_give_the_same_bytes(tmp_path):
 
 
 def test_a_conversation_is_searched_turn_by_turn(tmp_path):
-    path = tmp_path / "farm.jsonl"
-    path.write_text(json.dumps({"question": LONG}) + "\n")
+    path = lines(tmp_path / "farm.jsonl", {"question": LONG})
     screen = ContaminationFilter([str(path)])
     earlier = turns_as_json([Turn(role="user", text=LONG), Turn(role="assistant", text="13")])
     asked = replace(problem(text="And without the goats?"), history_json=earlier)
@@ -123,9 +122,8 @@ def test_a_conversation_is_searched_turn_by_turn(tmp_path):
 
 
 def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):
-    path = tmp_path / "farm.jsonl"
     rows = [{"nr": 1, "question": text} for text in (LONG, SHORT, CHINESE)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = lines(tmp_path / "farm.jsonl", *rows)
     assert read(path) == read(parquet(tmp_path / "farm.parquet", rows)) == BENCHMARK
     path.write_text('{"nr": 1, "task": "What is it?"}\n')
     with messages.raises("column_of_texts", columns="nr, task"):
@@ -134,10 +132,8 @@ def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):
 
 @pytest.mark.parametrize("missing", [{}, {"question": None}, {"question": " ?"}, {"question": 3}])
 def test_a_row_without_a_text_is_an_error_that_says_where(tmp_path, missing):
-    path = tmp_path / "farm.jsonl"
-    path.write_text(json.dumps({"question": LONG}) + "\n" + json.dumps(missing))
     with messages.raises("no_text_in_column"):
-        read(path)
+        read(lines(tmp_path / "farm.jsonl", {"question": LONG}, missing))
 
 
 def test_files_that_hold_no_benchmark_are_refused(tmp_path):

@@ -1,12 +1,12 @@
 """Builds of runs that share pools, of students that are folders, and of rows that hardly fit."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import messages
 import pytest
+from import_files import lines
 from runs import STUDENT, build, rows, traces, write_run
 from samples import cache_of
 
@@ -214,9 +214,8 @@ def test_a_deliberation_on_a_set_that_is_left_out_takes_nobodys_place(tmp_path):
 
 
 def test_deliberations_on_a_problem_that_is_left_out_say_so(run, tmp_path):
-    benchmark = tmp_path / "exam.jsonl"
     texts = [{"question": trace.problem.text} for trace in traces(20)]
-    benchmark.write_text("\n".join(map(json.dumps, texts[:6])), encoding="utf-8")
+    benchmark = lines(tmp_path / "exam.jsonl", *texts[:6])
     build(tmp_path / "sets", run, against=[str(benchmark)])
     left_out = {
         row["id"] for row in rows(tmp_path / "sets", "problems") if row["label"] == "contaminated"

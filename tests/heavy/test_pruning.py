@@ -185,6 +185,7 @@ def asked(problem: str) -> str:
 CLEAN = [
     *("E[|x|] < 1, <|x|>, a <| b |> c, |a|>1, x<|y|", "<ul><li>s</li></ul>", "[THINKING], [INST"),
     *("[x] ]~ b[ if a<b|c>d", "<string> <maskable> <Role>", "tokens [0] and <2>"),
+    *("a < b | c > d", "F# x |> f <| y", "<b>s</b>", "[inst]", "|>"),
 ]
 
 
@@ -192,11 +193,7 @@ CLEAN = [
 def test_the_prompt_of_a_problem_without_control_tokens_is_its_text(problem):
     wording = load("thinker", "general", "en")
     assert asked(f" {problem}\n") == f"{problem}{wording.parts[-1]}"
-
-
-@pytest.mark.parametrize("text", ["a < b | c > d", "F# x |> f <| y", "<b>s</b>", "[inst]", "|>"])
-def test_other_text_stays_as_it_is(text):
-    assert defuse(text, CHARS.control_tokens) == (text, 0)
+    assert defuse(problem, CHARS.control_tokens) == (problem, 0)
 
 
 def test_breaking_one_control_token_never_makes_another():

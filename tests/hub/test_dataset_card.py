@@ -54,15 +54,9 @@ def rows_of(written: str, heading: str) -> list[list[str]]:
 
 def test_the_hub_understands_its_metadata_which_is_the_same_anywhere(tmp_path):
     card = made(tmp_path / "sets", **CHANGES)
-    for name in folders.SETS:
-        assert f'{name} = load_dataset("path/to/this/folder", "{name}")' in card
     assert made(tmp_path / "b" / "c", **CHANGES) == card and str(tmp_path) not in card
     data = DatasetCard(card).data
-    assert data.license == "other" and data.license_name == "see-card"
-    assert data.task_categories == ["text-generation", "reinforcement-learning"]
-    assert data.pretty_name == "Deliberations by glm-4.6 on attempts by glm-4.6"
-    assert data.source_datasets == ["org/problems"]
-    assert [config["config_name"] for config in data.configs] == list(folders.SETS)
+    assert data.license == "other" and data.source_datasets == ["org/problems"]
     files = {file["path"] for config in data.configs for file in config["data_files"]}
     there = (tmp_path / "sets").rglob("*.parquet")
     assert files == {path.relative_to(tmp_path / "sets").as_posix() for path in there}

@@ -10,6 +10,7 @@ from typing import Any
 
 import messages
 import pytest
+from import_files import lines
 from judging import judged
 from sandboxing import need_sandbox
 
@@ -114,8 +115,7 @@ def loaded(tmp_path: Path) -> Any:
     """What is loaded of a benchmark from a file with these rows."""
 
     def read(name: str, *rows: dict[str, Any], **keys: Any) -> Any:
-        path = tmp_path / "rows.jsonl"
-        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        path = lines(tmp_path / "rows.jsonl", *rows)
         return load_fit(configured(name, path, **keys).problems)
 
     return read

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import messages
 import pytest
+from import_files import lines
 from plug_ins import forgotten
 
 from heavydistill.config.run import Problems, Verifying
@@ -22,9 +23,8 @@ def known_here_alone() -> Iterator[None]:
 
 
 def source(folder: Path, *references: object, **keys: object) -> Problems:
-    path = folder / "set.jsonl"
     rows = ({"text": f"{n}?", "reference": each} for n, each in enumerate(references))
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    path = lines(folder / "set.jsonl", *rows)
     return Problems(source=str(path), **({"verifier": "obedient"} | keys))
 
 
@@ -72,12 +72,8 @@ def test_the_marker_of_gsm8k_is_used_if_every_reference_ends_with_it(tmp_path, r
 def test_a_configured_marker_and_one_of_the_row_are_kept(tmp_path):
     own = load_fit(source(tmp_path, GSM8K, verifier=None, verifier_args={"marker": "# "}))
     assert own.marker == "" and own.problems[0].verifier_args == '{"marker": "# "}'
-    path = tmp_path / "rows.jsonl"
-    rows = [
-        {"text": "1?", "reference": GSM8K},
-        {"text": "2?", "reference": "So\nA: 3", "verifier_args": {"marker": "A:"}},
-    ]
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    other = {"text": "2?", "reference": "So\nA: 3", "verifier_args": {"marker": "A:"}}
+    path = lines(tmp_path / "rows.jsonl", {"text": "1?", "reference": GSM8K}, other)
     mixed = load_fit(Problems(source=str(path)))
     assert [json.loads(each.verifier_args)["marker"] for each in mixed.problems] == ["####", "A:"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import messages
 import pytest
-from import_files import parquet
+from import_files import lines, parquet
 from judging import judged
 from messages import message
 
@@ -29,13 +29,7 @@ INSTRUCTED = {
 
 @pytest.fixture
 def write(tmp_path):
-    def _write(*rows, name="set.jsonl"):
-        path = tmp_path / name
-        lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
-        path.write_text("\n".join(lines), encoding="utf-8")
-        return str(path)
-
-    return _write
+    return lambda *rows: str(lines(tmp_path / "set.jsonl", *rows))
 
 
 def load_file(path: str, **keys):
@@ -339,8 +333,7 @@ def test_a_marker_that_all_rows_lack_is_found_in_a_sample_of_them(tmp_path, unfi
 
     monkeypatch.setattr(VerdictPool, "check_references", counted)
     rows = [{"text": f"{n}?", "reference": f"First {n}.\nThen\nA: {n}"} for n in range(660)]
-    file = tmp_path / "p.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    file = lines(tmp_path / "p.jsonl", *rows)
     with messages.raises("sample_unfit", count=33) as raised:
         load(Problems(source=str(file), unfit=unfit, verifier="math"))
     assert checked == [33] and "marker" in raised.value.flags

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from import_files import lines
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
@@ -23,9 +24,7 @@ RESULT = {"role": "tool", "content": "7", "tool_call_id": "c1"}
 
 
 def load_rows(tmp_path, *rows: dict[str, Any], **keys: Any) -> list[Problem]:
-    path = tmp_path / "set.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return load(Problems(source=str(path), **keys))
+    return load(Problems(source=str(lines(tmp_path / "set.jsonl", *rows)), **keys))
 
 
 def read(messages: Any) -> tuple[str, list[Turn]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from import_files import lines
 from judging import judged
 from messages import message
 
@@ -21,9 +22,7 @@ ROW = {"id": "a", "text": "Which is largest?", "options": PLANETS, "reference": 
 @pytest.fixture
 def read(tmp_path):
     def _read(*rows, **keys):
-        path = tmp_path / "set.jsonl"
-        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-        return load(Problems(source=str(path), **keys))
+        return load(Problems(source=str(lines(tmp_path / "set.jsonl", *rows)), **keys))
 
     return _read
 

@@ -1,11 +1,11 @@
 """The script that makes a file of hashes of a benchmark."""
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 from command_line import run_script
+from import_files import lines
 
 from heavydistill.curate.filters.contamination import BenchmarkHashes, read
 
@@ -15,10 +15,8 @@ TEXTS = ["How many of the nine hens that live behind the barn lay eggs?", "What 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "tasks.jsonl"
-    rows = [{"nr": n, "task": text} for n, text in enumerate([*TEXTS, TEXTS[0]])]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    rows = ({"nr": n, "task": text} for n, text in enumerate([*TEXTS, TEXTS[0]]))
+    return lines(tmp_path / "tasks.jsonl", *rows)
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

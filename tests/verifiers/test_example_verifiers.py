@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from import_files import lines
 from linear import assert_linear
 
 from heavydistill.config.run import Problems, Verifying
@@ -169,8 +170,7 @@ def test_what_cannot_judge_is_refused_row_by_row_before_the_run(known_here_alone
         {"text": "?", "verifier": verifier} | row
         for verifier, row in [*FIT.items(), *((name, row) for name, row, _ in UNFIT)]
     ]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    file = lines(tmp_path / "rows.jsonl", *rows)
     asked = Problems(source=str(file), unfit="leave_out")
     loaded = load_fit(asked, Verifying(own=OWN, workers=1))
     assert [problem.id for problem in loaded.problems] == ["rows:1", "rows:2", "rows:3"]

@@ -4,7 +4,6 @@ import signal
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 
-import messages
 import pytest
 from own_verifiers import DEEDS
 from verdict_pools import LIMIT_S, SETTINGS, ends, is_alive, problem, said, worker
@@ -262,10 +261,3 @@ def test_references_are_checked_in_workers(pool):
     faults = pool.check_references([posed for posed, _ in told])
     for fault, (_, says) in zip(faults, told, strict=True):
         assert fault is None if says is None else says in (fault or "")
-
-
-def test_a_file_that_is_no_verifier_is_refused(tmp_path):
-    (tmp_path / "broken.py").write_text("1/0")
-    file = str(tmp_path / "broken.py")
-    with messages.raises("no_own_verifier", file=file, why="ZeroDivisionError"):
-        VerdictPool(Verifying(own=[file]))

@@ -229,10 +229,6 @@ def test_python_equality_is_an_option():
     assert said(program, **table, equality="python") == ("correct", "passed")
 
 
-def test_an_answer_without_a_program_is_undecided():
-    assert decision(problem(asserts=SQUARES), "I do not know.").reason == "no_code"
-
-
 def test_the_same_answer_gets_the_same_decision():
     program = (
         "import random\ndef f(x):\n    names = {'a', 'b', 'c', 'd'}\n"
