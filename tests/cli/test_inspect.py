@@ -193,17 +193,13 @@ def test_every_teacher_has_a_line_that_is_not_folded(call):
     assert rows["micro"][-2:] == ["none", "needed"]
 
 
-@pytest.mark.parametrize("name", shipped("configs/benchmarks"))
-def test_each_benchmark_can_be_printed(name, call):
-    code, printed, _ = call("benchmarks", name)
-    assert code == 0 and printed.isascii()
-    assert f"name: {name}\n" in printed and "\nsource: " in printed
-
-
-@pytest.mark.parametrize("name", shipped("configs/teachers"))
-def test_each_teacher_can_be_printed(call, name):
-    code, printed, _ = call("teachers", name)
-    assert code == 0 and yaml.safe_load(printed)["name"] == name
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [(verb, name) for verb in ("benchmarks", "teachers") for name in shipped(f"configs/{verb}")],
+)
+def test_each_benchmark_and_teacher_can_be_printed(verb, name, call):
+    code, printed, _ = call(verb, name)
+    assert code == 0 and printed.isascii() and yaml.safe_load(printed)["name"] == name
 
 
 @pytest.mark.parametrize(

@@ -54,32 +54,33 @@ def test_boxes_are_all_that_counts_without_a_marker(verifier):
     assert final_answers(asked, "#### 5") == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "many"),
-    [
-        ("The answer is C.", 1), ("The answer is **C**. So \\boxed{C}.", 1),
-        ("The answer is B. Wait, that is wrong. The answer is C.", 2), ("C) Earth", 1),
-        ("C) Earth\n\nIt has one moon.", 0), ("It is the third planet from the sun.", 0),
-    ],
-)  # fmt: skip
-def test_claims_of_options_count_even_if_they_are_taken_back(text, many):
-    assert final_answers(problem(verifier="choice", args=OPTIONS), text) == many
+CLAIMS = [
+    ("The answer is C.", 1), ("The answer is **C**. So \\boxed{C}.", 1),
+    ("The answer is B. Wait, that is wrong. The answer is C.", 2), ("C) Earth", 1),
+    ("C) Earth\n\nIt has one moon.", 0), ("It is the third planet from the sun.", 0),
+]  # fmt: skip
+PROGRAMS = [
+    (f"Here:\n{PROGRAM}", 1), (f"Draft:\n{PROGRAM}\nAgain:\n{PROGRAM}", 1),
+    (f"Draft:\n```python\ndef f(x): pass\n```\nFinally:\n{PROGRAM}", 2),
+    (f"Run it:\n```bash\npython f.py\n```\n{PROGRAM}\nprints\n```\n4\n```", 1),
+    ("```\ndef f(x):\n    return x * x\n```", 1), ("def f(x):\n    return x * x", 1),
+    (f"{PROGRAM}\nUse it:\n```python\nprint(f(2))\n```", 1),
+    (f"```python\nimport math\n```\n{PROGRAM}\n```python\nassert f(2) == 4\n```", 1),
+    ("Square it.", 0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("text", "many"),
+    ("verifier", "args", "text", "many"),
     [
-        (f"Here:\n{PROGRAM}", 1), (f"Draft:\n{PROGRAM}\nAgain:\n{PROGRAM}", 1),
-        (f"Draft:\n```python\ndef f(x): pass\n```\nFinally:\n{PROGRAM}", 2),
-        (f"Run it:\n```bash\npython f.py\n```\n{PROGRAM}\nprints\n```\n4\n```", 1),
-        ("```\ndef f(x):\n    return x * x\n```", 1), ("def f(x):\n    return x * x", 1),
-        (f"{PROGRAM}\nUse it:\n```python\nprint(f(2))\n```", 1),
-        (f"```python\nimport math\n```\n{PROGRAM}\n```python\nassert f(2) == 4\n```", 1),
-        ("Square it.", 0),
+        *(("choice", OPTIONS, *pair) for pair in CLAIMS),
+        *(("code", SQUARE, *pair) for pair in PROGRAMS),
     ],
-)  # fmt: skip
-def test_programs_are_the_final_answers_of_code(text, many):
-    assert final_answers(problem(verifier="code", args=SQUARE), text) == many
+)
+def test_claims_of_options_count_even_if_they_are_taken_back_and_programs(
+    verifier, args, text, many
+):
+    assert final_answers(problem(verifier=verifier, args=args), text) == many
 
 
 def test_other_verifiers_have_no_form_for_a_final_answer():

@@ -145,32 +145,22 @@ LONG = {
     "all memory", "endless recursion", "no end in one call of the interpreter",
     "no end that has taken the clock", "no end that ignores every signal",
 }  # fmt: skip
+IN_EVERY_FORMAT = [
+    "the exit status in a call", "an object equal to everything", "a number equal to everything",
+    "changed builtins", "forged reports", "a list that shows another face each time",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_no_attack_is_correct(attack):
-    label, _ = said(ATTACKS[attack], **SPLIT)
-    assert label != "correct"
-
-
-@pytest.mark.parametrize("attack", [attack for attack in ATTACKS if attack not in LONG])
-def test_no_attack_of_a_program_that_prints_is_correct(attack):
-    label, _ = said(ATTACKS[attack], **PRINTED)
-    assert label != "correct"
-
-
-@pytest.mark.parametrize("form", ["rehearsed", "checked", "functional"])
 @pytest.mark.parametrize(
-    "attack",
+    ("attack", "form"),
     [
-        "the exit status in a call", "an object equal to everything",
-        "a number equal to everything", "changed builtins", "forged reports",
-        "a list that shows another face each time",
+        *((attack, "split") for attack in ATTACKS),
+        *((attack, "printed") for attack in ATTACKS if attack not in LONG),
+        *((a, form) for form in ("rehearsed", "checked", "functional") for a in IN_EVERY_FORMAT),
     ],
-)  # fmt: skip
-def test_no_attack_is_correct_in_other_formats(attack, form):
-    label, _ = said(ATTACKS[attack], **FORMATS[form])
-    assert label != "correct"
+)
+def test_no_attack_is_correct(attack, form):
+    assert said(ATTACKS[attack], **FORMATS[form])[0] != "correct"
 
 
 def test_the_tests_are_such_that_a_right_program_passes():
