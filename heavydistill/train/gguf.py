@@ -144,7 +144,7 @@ def _splitter(model: Path) -> str:
     steps = tree["pre_tokenizer"] or {}
     steps = steps.get("pretokenizers", [steps])
     kinds = [step.get("type") for step in steps]
-    if tree["model"]["type"] == "BPE" and not tree["model"].get("byte_fallback"):
+    if tree["model"]["type"] == "BPE":
         if kinds == ["ByteLevel"]:
             return "gpt-2"
         if kinds == ["Digits", "ByteLevel"] and steps[0]["individual_digits"]:
