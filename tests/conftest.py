@@ -39,6 +39,15 @@ def no_memory_of_the_hub() -> None:
     obstacle.cache_clear()
 
 
+@pytest.fixture
+def known_here_alone() -> Iterator[None]:
+    """Plug-ins of a test are known no longer than the test."""
+    from plug_ins import forgotten
+
+    with forgotten():
+        yield
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests of the default lane."""

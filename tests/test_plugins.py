@@ -3,7 +3,6 @@
 import random
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import messages
 import pytest
 from command_line import run_command
-from plug_ins import forgotten
 
 from heavydistill import plugins
 from heavydistill.config.models import Endpoint
@@ -22,6 +20,7 @@ from heavydistill.models.registry import profile_at
 from heavydistill.plugins import plugin
 from heavydistill.verifiers import registry
 
+pytestmark = pytest.mark.usefixtures("known_here_alone")
 USES = "from heavydistill.plugins import plugin\nfrom heavydistill.verifiers.exact import Exact\n"
 LONGEST = (
     USES
@@ -32,12 +31,6 @@ def longest(pool, width, rng):
 """
 )
 NONE = "\ndef none(*args): return []\nplugin('selection', 'none')(none)\n"
-
-
-@pytest.fixture(autouse=True)
-def known_here_alone() -> Iterator[None]:
-    with forgotten():
-        yield
 
 
 @pytest.fixture

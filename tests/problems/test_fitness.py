@@ -1,25 +1,18 @@
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import messages
 import pytest
 from import_files import lines
-from plug_ins import forgotten
 
 from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.problems import load, load_fit
 from heavydistill.verifiers.workers import WorkerPool
 
+pytestmark = pytest.mark.usefixtures("known_here_alone")
 OWN = str(Path(__file__).parents[1] / "verifiers" / "own_verifiers.py")
 VERIFY = Verifying(own=[OWN], workers=2, timeout_s=1.0, memory_mb=1024)
-
-
-@pytest.fixture(autouse=True)
-def known_here_alone() -> Iterator[None]:
-    with forgotten():
-        yield
 
 
 def source(folder: Path, *references: object, **keys: object) -> Problems:

@@ -1,16 +1,15 @@
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import messages
 import pytest
-from plug_ins import forgotten
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.plugins import load_files
 from heavydistill.problems import load
 
+pytestmark = pytest.mark.usefixtures("known_here_alone")
 SUMS = """
 from heavydistill.plugins import plugin
 
@@ -19,12 +18,6 @@ def sums(args):
     for number in range(int(args)):
         yield {"question": f"{number} + 1 =", "answer": str(number + 1)}
 """
-
-
-@pytest.fixture(autouse=True)
-def known_here_alone() -> Iterator[None]:
-    with forgotten():
-        yield
 
 
 def use(folder: Path, text: str = SUMS) -> str:
