@@ -21,7 +21,7 @@ from heavydistill.report.page.html import tag
 from heavydistill.report.page.runs import ReportedRun, figures, name_of
 from heavydistill.report.page.sections import of_all, of_run
 from heavydistill.report.page.writer import STATES, entry, whole
-from heavydistill.schema import FAILED, Claim, Trace
+from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 WEB = Path(writer.__file__).parent / "web"
@@ -186,44 +186,6 @@ def test_problems_are_listed_from_where_they_differ():
     assert writer.differing(sums[:1]) == sums[:1] and writer.differing([]) == []
     # What is long in common with one other problem alone, of many, tells it from the others.
     assert writer.differing([task * 5, task * 5, *map(str, range(40))])[0] == (task * 5)[:160]
-
-
-def test_the_whole_says_which_attempts_a_deliberation_uses(traces):
-    for trace in traces:
-        (cache,) = trace.caches
-        shown = [item.generation for item in cache.items]
-        answers = {one.id: one.extracted for one in trace.pool}
-        row = whole(trace)
-        assert "".join(row["caches"][0]["blocks"]) == cache.prompt
-        assert "prompt" not in row["caches"][0]
-        for one, told in zip(trace.deliberations, row["deliberations"], strict=True):
-            assert told["uses"]["named"] == shown[:2]
-            assert told["uses"]["same"] == [g for g in shown if answers[g] == one.extracted]
-            assert told["claims"] == []
-
-
-def test_the_whole_says_of_each_claim_whether_it_is_true(traces):
-    (cache,), (first, *_) = traces[1].caches, traces[1].deliberations
-    made = [Claim(attempt=n, says="right", quote=f"Attempt {n} is right.") for n in (1, 3)]
-    claiming = dataclasses.replace(first, claims=made)
-    (told,) = whole(dataclasses.replace(traces[1], deliberations=[claiming]))["deliberations"]
-    claimed = entry_of(dataclasses.replace(traces[1], deliberations=[claiming]))["claims"]
-    assert set(claimed) == {
-        *("true" if each["is_true"] else "false" for each in told["claims"]),
-        *["contradiction"] * any(each["contradicts"] for each in told["claims"]),
-    }
-    attempts = {one.id: one for one in traces[1].pool}
-    assert told["claims"] == [
-        {
-            "id": id,
-            "says": "right",
-            "quote": f"Attempt {number} is right.",
-            "is_true": attempts[id].is_correct,
-            "contradicts": attempts[id].extracted != first.extracted,
-        }
-        for number in (1, 3)
-        for id in [cache.items[number - 1].generation]
-    ]
 
 
 def test_a_deliberation_without_an_answer_or_a_cache_uses_nothing_and_other_prompts_stay(traces):
