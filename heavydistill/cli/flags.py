@@ -93,7 +93,7 @@ _RUN_FLAGS = (
 )
 
 
-def _file_or_name(kind: str) -> Any:
+def _file_or_name(kind: str) -> object:
     """Return the option of a configuration: a file, or one that is shipped in ``configs/KIND``."""
     names = ", ".join(shipped(f"configs/{kind}"))
     text = f"YAML file, or a shipped one by name: {names}. Flags take precedence over it."
@@ -249,7 +249,7 @@ def _help(field: FieldInfo) -> str:
     return text
 
 
-def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+def _keyword(name: str, annotation: object, default: object = None) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
@@ -261,7 +261,7 @@ def _field(section: type[Any], key: str) -> FieldInfo:
     return _field(_type(field.annotation), rest) if rest else field
 
 
-def _type(annotation: Any) -> Any:
+def _type(annotation: object) -> Any:
     """Return a field's type for typer, without None or validators; str for choices, mappings."""
     origin, choices = get_origin(annotation), get_args(annotation)
     if origin is Annotated:

@@ -56,7 +56,7 @@ class Section(BaseModel):
         hide_input_in_errors=True,
     )
 
-    def __init__(self, /, **values: Any) -> None:
+    def __init__(self, /, **values: object) -> None:
         """Raises ConfigError, as ``parse`` does."""
         with contextlib.suppress(ValidationError):
             super().__init__(**values)
@@ -124,7 +124,7 @@ def load(
     return parse(section, tree, path or "", given=overrides or {})
 
 
-def as_section(section: type[_S], given: _S | Mapping[str, Any]) -> _S:
+def as_section(section: type[_S], given: _S | Mapping[str, object]) -> _S:
     """Return a configuration that is given as a section, or as the ``overrides`` of ``load``.
 
     Raises:
@@ -140,7 +140,7 @@ def as_section(section: type[_S], given: _S | Mapping[str, Any]) -> _S:
     return load(section, overrides=given)
 
 
-def _over(preset: object, tree: Any) -> Any:
+def _over(preset: object, tree: object) -> Any:
     """Return ``tree`` with missing keys filled in from ``preset``."""
     if not isinstance(preset, dict) or not isinstance(tree, dict):
         return preset if tree is None else tree
@@ -297,7 +297,7 @@ def parse_yaml(text: str) -> Any:
     return tree
 
 
-def _size(tree: Any, known: dict[int, int]) -> int:
+def _size(tree: object, known: dict[int, int]) -> int:
     """Number of values in a tree, with aliases expanded; ``known`` has sizes of parts by id."""
     if not isinstance(tree, dict | list):
         return 1

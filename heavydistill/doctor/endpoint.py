@@ -80,7 +80,7 @@ class ExaminedModel:
     @property
     def parameters(self) -> dict[str, Any]:
         """All request parameters of the run besides messages and length, most important first."""
-        sent: dict[str, Any] = dict(self.profile.added_body)
+        sent: dict[str, object] = dict(self.profile.added_body)
         for sampling in self.samplings:
             sent |= {"temperature": sampling.temperature, "seed": 1, "top_p": sampling.top_p}
             sent |= beyond_openai(sampling)
@@ -183,7 +183,7 @@ class Examination:
             "Correct the address or the name of the model.",
         )
 
-    def _answer(self, body: dict[str, Any], most_tokens: int) -> Answer:
+    def _answer(self, body: dict[str, object], most_tokens: int) -> Answer:
         ends = self._seen.get("finish_reasons")
         completion = ChatCompletion(most_tokens=most_tokens, redact=self._redact, ends=ends)
         submit(self._client.transport.ask(self._url, body, completion)).result()
@@ -217,7 +217,7 @@ class Examination:
             "Run the same command again when the server answers.",
         )
 
-    def _ask(self, max_tokens: int, **more: Any) -> Answer:
+    def _ask(self, max_tokens: int, **more: object) -> Answer:
         """Send the thinker's prompt with all parameters that the server accepts."""
         parameters = self._taken(self._patient.parameters | more)
         return self._send(self._patient.prompt, max_tokens, parameters)
@@ -226,7 +226,7 @@ class Examination:
         """Send the question with many possible answers, at temperature 1."""
         return self._send(_OPEN, max_tokens, self._taken({"temperature": 1.0} | parameters))
 
-    def _taken(self, parameters: Mapping[str, Any]) -> dict[str, object]:
+    def _taken(self, parameters: Mapping[str, object]) -> dict[str, object]:
         refused = self._seen["refused"]
         return {name: value for name, value in parameters.items() if name not in refused}
 
@@ -325,7 +325,7 @@ class Examination:
         text = f"refuses {', '.join(refused)}, which the run leaves out; {taken}"
         return Finding("parameters", "warning", text, fix)
 
-    def _find_refused(self, wanted: dict[str, Any]) -> None:
+    def _find_refused(self, wanted: dict[str, object]) -> None:
         """Find the refused parameters by adding them to a request one by one."""
         taken: dict[str, object] = {}
         for name, value in wanted.items():

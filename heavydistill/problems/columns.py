@@ -193,7 +193,7 @@ def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Probl
     return replace(problem, **made._asdict())
 
 
-def _verifier(values: dict[str, Any], columns: dict[str, str], config: Problems) -> str:
+def _verifier(values: dict[str, object], columns: dict[str, str], config: Problems) -> str:
     """Determine the name of the verifier of a row."""
     name = _text(values, columns.get("verifier"))
     if values.get(columns.get("options", "")) is None:
@@ -246,7 +246,7 @@ def _required(values: dict[str, object], column: str, what: str, *, numbers: boo
     return text
 
 
-def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, Any]) -> str:
+def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, object]) -> str:
     """The verifier arguments as JSON: ``args``, completed from the verifier's columns."""
     columns = verifier.argument_columns
     own = {name: values[name] for name in columns if values.get(name) is not None}

@@ -132,7 +132,7 @@ def made_by(run: ResolvedRun) -> dict[str, object]:
     The thinker is null for pools of another run; the deliberator is null if D is 0.
     """
 
-    def made(model: ResolvedModel | None) -> dict[str, Any] | None:
+    def made(model: ResolvedModel | None) -> dict[str, object] | None:
         if model is None:
             return None
         revision = revision_of(model.profile, model.endpoint)
@@ -271,7 +271,7 @@ def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
     """Yield the traces at these places; only a few row groups are in memory at once."""
 
     @lru_cache(maxsize=32)
-    def rows(path: Path, group: int) -> list[dict[str, Any]]:
+    def rows(path: Path, group: int) -> list[dict[str, object]]:
         with reading(path) as file:
             return list(file.read_row_group(group).to_pylist())
 

@@ -108,7 +108,7 @@ class HeavyPipeline(Pipeline):
         """Return the folder of the parquet files with the rows that have left the last step."""
         return self._folder / LEAF_FOLDER
 
-    def run(self, parameters: dict[str, Any] | None = None, **unsupported: object) -> Distiset:
+    def run(self, parameters: dict[str, object] | None = None, **unsupported: object) -> Distiset:
         """Run to the end and return the rows as a ``Distiset`` with one configuration.
 
         ``parameters`` maps step names to parameters, as in distilabel. Raises the same errors as

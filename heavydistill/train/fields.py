@@ -56,7 +56,7 @@ class Argument:
         """Return int or float for a numeric field; None for other fields."""
         return _NUMBERS.get("|".join(self.kinds))
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> Any:
         """Convert a value from a flag or a file to the field's type.
 
         Raises:

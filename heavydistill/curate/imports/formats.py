@@ -83,11 +83,11 @@ class Format:
         """References from rows without answers, by problem text."""
         self._kept = kept
 
-    def lacks(self, values: Mapping[str, Any]) -> list[str]:
+    def lacks(self, values: Mapping[str, object]) -> list[str]:
         """Return the columns that this format requires and this row does not have."""
         return [column for column in (self.own["text"], self.answers) if column not in values]
 
-    def problem(self, row: TableRow) -> dict[str, Any] | None:
+    def problem(self, row: TableRow) -> dict[str, object] | None:
         """Return the values of the problem; None for a row without answers."""
         values = {name: row.values[name] for name in self._kept if name in row.values}
         return values | {field: row.values.get(column) for field, column in self.own.items()}
@@ -100,7 +100,7 @@ class Format:
 class HeavySkill(Format):
     usual = ("query", "target", "trajectories")
 
-    def lacks(self, values: Mapping[str, Any]) -> list[str]:
+    def lacks(self, values: Mapping[str, object]) -> list[str]:
         answers = self.own["reference"] if self._is_target(values) else self.answers
         return [column for column in (self.own["text"], answers) if column not in values]
 
@@ -194,12 +194,12 @@ class Answers(Format):
             self._beside(usual, first) for usual in (_LABELS, _FINISH_REASONS)
         )
 
-    def lacks(self, values: Mapping[str, Any]) -> list[str]:
+    def lacks(self, values: Mapping[str, object]) -> list[str]:
         answers = [self.answers or "answers"] if not self._names(values) else []
         beside = [name for name in (self._labels, self._ends) if name and name not in values]
         return answers + beside
 
-    def problem(self, row: TableRow) -> dict[str, Any] | None:
+    def problem(self, row: TableRow) -> dict[str, object] | None:
         of_answers = {*self._names(row.values), self._labels, self._ends}
         return {name: value for name, value in row.values.items() if name not in of_answers}
 
@@ -222,7 +222,7 @@ class Answers(Format):
             return attempts_of(answers, row.where, labels=labels, ends=ends)
         return [attempt_of(answers, row.where, label=labels, finish_reason=ends)]
 
-    def _names(self, values: Mapping[str, Any]) -> list[str]:
+    def _names(self, values: Mapping[str, object]) -> list[str]:
         """Return the columns of a row that hold its answers."""
         if self._is_one:
             return [self.answers] if self.answers in values else []
@@ -292,7 +292,7 @@ class ImportedAttempt:
 
 
 def attempt_of(
-    value: Any, where: str, *, model: str = "", label: Any = None, finish_reason: Any = None
+    value: Any, where: str, *, model: str = "", label: object = None, finish_reason: Any = None
 ) -> ImportedAttempt:
     """Read one answer: a text, an object, or null for an empty answer.
 
@@ -345,7 +345,7 @@ def attempt_of(
 
 
 def attempts_of(
-    values: Any, where: str, *, labels: object = None, ends: object = None
+    values: object, where: str, *, labels: object = None, ends: object = None
 ) -> list[ImportedAttempt]:
     """Read a list of answers; ``labels`` and ``ends`` are optional lists of the same length.
 
@@ -384,7 +384,7 @@ def _text_key(value: Mapping[str, object], where: str) -> str:
 
 
 def _ending(
-    ended: Any, reasoning: str, answer: str
+    ended: object, reasoning: str, answer: str
 ) -> tuple[FinishReason, str | None, Failure | None]:
     """Return (finish reason, error, failure) of an answer; ``ended`` is the file's value."""
     if ended:
@@ -401,11 +401,11 @@ def _ending(
     return "error", "The file holds no text and no finish reason.", "unknown_end"
 
 
-def _first(known: Mapping[str, Any], keys: Sequence[str], otherwise: object = None) -> object:
+def _first(known: Mapping[str, object], keys: Sequence[str], otherwise: object = None) -> object:
     return next((known[key] for key in keys if known.get(key) is not None), otherwise)
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     """Return a count or a time; -1 for anything that is not a number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return -1

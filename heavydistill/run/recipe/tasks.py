@@ -56,7 +56,7 @@ class HeavyTask(Task):
         """Return the conversations for a row, one for each prompt."""
         return list(map(user_turn, self.texts(row)))
 
-    def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
+    def read(self, row: Row, samples: list[dict[str, object]]) -> Row:
         """Return a row's output columns; ``samples`` are generations without ids and verdicts."""
         raise NotImplementedError
 

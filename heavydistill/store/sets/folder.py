@@ -175,7 +175,7 @@ class Manifest(Section):
 
     format: str = FORMAT  # version of this file
     heavydistill: str  # version that built the sets
-    build: dict[str, Any]  # configuration of the build, without folders and addresses
+    build: dict[str, object]  # configuration of the build, without folders and addresses
     student: StudentUsed  # student that the rows are made for
     runs: list[RunUsed]  # runs that the sets are built from
     rows: dict[str, dict[str, int]]  # number of rows of each set, by split

@@ -70,7 +70,7 @@ class IoTests:
 
     kind: Literal["stdio", "functional", "asserts"]
     """How the tests run: programs that read stdin, function calls, or assertions."""
-    tests: tuple[Any, ...]
+    tests: tuple[object, ...]
     """Tests in the form that ``inside.perform`` expects."""
     right: tuple[Tree, ...]
     """Expected outputs, or expected values as trees."""
@@ -157,7 +157,7 @@ def _check_grader(args: dict[str, Any]) -> None:
             raise ValueError(f"judged_like sets how tests are compared; leave {key} out")
 
 
-def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> IoTests:
+def _runs(tests: list[dict[str, Any]], args: dict[str, object]) -> IoTests:
     in_tokens = _choice(args, "compare", ("lines", "tokens")) == "tokens"
     for number, test in enumerate(tests, 1):
         for key in ("input", "output"):
@@ -178,7 +178,9 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> IoTests:
     return IoTests("stdio", inputs, outputs, _tolerance(args), in_tokens, of_livecodebench=like)
 
 
-def _functional(tests: list[dict[str, Any]], settings: dict[str, object], as_python: bool) -> Task:
+def _functional(
+    tests: list[dict[str, object]], settings: dict[str, object], as_python: bool
+) -> Task:
     entry, setup, tolerance = _entry_point(settings), _setup(settings), _tolerance(settings)
     names, like = (entry.rpartition(".")[2],), "judged_like" in settings
     if like:  # a method may be written without its class
@@ -218,7 +220,7 @@ def _call(test: dict[str, Any], number: int) -> tuple[list[object], dict[str, ob
         ) from error
 
 
-def _asserted(args: dict[str, Any], as_python: bool) -> Task:
+def _asserted(args: dict[str, object], as_python: bool) -> Task:
     texts = _list(args["asserts"], "asserts", str)
     nodes = []
     for number, text in enumerate(texts, 1):
@@ -289,7 +291,7 @@ def _does_nothing(node: ast.stmt) -> bool:
     return False
 
 
-def _setup(args: dict[str, Any]) -> str:
+def _setup(args: dict[str, object]) -> str:
     """Code that runs after the program and before its tests."""
     imports = args.get("imports", "")
     if isinstance(imports, list) and all(isinstance(line, str) for line in imports):
@@ -340,7 +342,7 @@ def _unpacked(cell: str, what: str) -> object:
         raise ValueError(f"{what} is packed, but does not contain JSON: {error}") from error
 
 
-def _arguments(verifier_args: str) -> dict[str, Any]:
+def _arguments(verifier_args: str) -> dict[str, object]:
     args = json.loads(verifier_args)
     if not isinstance(args, dict):
         raise ValueError("verifier_args of code must be a JSON object")

@@ -61,7 +61,7 @@ def phrase(value: object) -> str:
     return value.replace("\r\n", "\n").strip()
 
 
-def word(value: Any) -> str:
+def word(value: object) -> str:
     text = phrase(value)
     if len(text.split()) > 1 or not first_word(text):
         raise ValueError("one word")
