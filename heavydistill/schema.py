@@ -110,7 +110,7 @@ class Turn:
     error: str | None = None  # why the model or the tool failed; null if it did not
 
     @property
-    def message(self) -> dict[str, Any]:
+    def message(self) -> dict[str, object]:
         """This turn as a message in OpenAI's format."""
         more = {
             "reasoning_content": self.thinking,
@@ -458,7 +458,7 @@ def to_row(value: Any) -> dict[str, Any]:
     return dataclasses.asdict(value)
 
 
-def from_row(kind: type[_Row], row: dict[str, Any]) -> _Row:
+def from_row(kind: type[_Row], row: dict[str, object]) -> _Row:
     """Convert a row from ``to_row`` or from parquet to its dataclass.
 
     A field that the row lacks has its default.
@@ -489,7 +489,7 @@ def _hints(kind: type) -> dict[str, object]:
     return typing.get_type_hints(kind)
 
 
-def _from_value(hint: Any, value: Any) -> object:
+def _from_value(hint: object, value: Any) -> object:
     hint = _not_null(hint)
     if value is None:
         return None

@@ -271,7 +271,7 @@ def _type(annotation: object) -> Any:
     return str if origin in (Literal, dict) else annotation
 
 
-def _mapping(option: str, text: str, field: FieldInfo) -> Any:
+def _mapping(option: str, text: str, field: FieldInfo) -> object:
     """Parse a mapping written as ``key=value,...`` or as YAML."""
     try:
         value = parse_yaml(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -98,7 +98,7 @@ _PROMPT = with_flags(RunConfig, [Flag("prompts", name="prompt")])
 @skill.command(cls=Verb)
 @_PROMPT
 def export(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     folder: Annotated[
         Path,
         typer.Argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.console import Console
@@ -75,7 +75,7 @@ _IMPORT_FLAGS = (
 
 @with_flags(BuildConfig, _BUILD_FLAGS, "retention=0.3")
 def build(
-    keys: dict[str, Any],
+    keys: dict[str, object],
     runs: Annotated[
         list[str] | None, typer.Argument(help="Folders of runs, unless --config names them.")
     ] = None,

@@ -68,7 +68,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_empty_sections(cls, tree: Any) -> object:
+    def _without_empty_sections(cls, tree: object) -> object:
         """Treat a section whose keys are all commented out as one with its defaults."""
         if not isinstance(tree, dict):
             return tree
@@ -95,8 +95,8 @@ def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValida
 def load(
     section: type[_S],
     path: str | Path | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    preset: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
+    preset: Mapping[str, object] | None = None,
 ) -> _S:
     """Read a section from a file and dotted keys.
 

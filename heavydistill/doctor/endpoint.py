@@ -78,7 +78,7 @@ class ExaminedModel:
     hosted: bool = False  # Whether a provider serves it, so that the user cannot restart the server
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """All request parameters of the run besides messages and length, most important first."""
         sent: dict[str, object] = dict(self.profile.added_body)
         for sampling in self.samplings:

@@ -174,7 +174,7 @@ def _metadata(
 ) -> str:
     rows = sum(sum(splits.values()) for splits in counts.values())
     default = next((name for name in (_DEFAULT, *TRAINED) if name in counts), None)
-    configs: list[dict[str, Any]] = []  # the sets that have rows, with the file of each split
+    configs: list[dict[str, object]] = []  # the sets that have rows, with the file of each split
     for name, splits in counts.items():
         paths = {s: file_of(folder, name, s).relative_to(folder).as_posix() for s in splits}
         files = [{"split": split, "path": path} for split, path in paths.items()]

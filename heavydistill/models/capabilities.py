@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
@@ -256,7 +255,7 @@ def context_of(
     return Context(profile.name, *decided())
 
 
-def positions_in(config: Mapping[str, Any]) -> int | None:
+def positions_in(config: Mapping[str, object]) -> int | None:
     """The maximum number of positions in a checkpoint's ``config.json``; None if not stated.
 
     For a model that also reads images, the number is in the section of its text model.

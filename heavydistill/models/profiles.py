@@ -275,7 +275,7 @@ class Profile:
     is_described: bool = False  # False if only the model's name is known, without a profile file
 
     @property
-    def added_body(self) -> dict[str, Any]:
+    def added_body(self) -> dict[str, object]:
         """All parameters added to requests."""
         return merged(self.routing, self.extra_body)
 
@@ -316,7 +316,7 @@ PROVIDERS = {
 }
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, object]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], over: Mapping[str, object]) -> dict[str, object]:
     """Request parameters ``base`` with those of ``over``.
 
     Mappings in both are merged; null in ``over`` removes a parameter of ``base``.

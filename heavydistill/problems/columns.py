@@ -226,7 +226,7 @@ def _text(values: dict[str, Any], column: str | None, *, numbers: bool = False) 
     return value
 
 
-def _texts(values: dict[str, Any], *columns: str, numbers: bool = True) -> list[str]:
+def _texts(values: dict[str, object], *columns: str, numbers: bool = True) -> list[str]:
     """The texts in columns that must not be empty."""
     for column in columns:
         if column not in values:
@@ -246,7 +246,7 @@ def _required(values: dict[str, object], column: str, what: str, *, numbers: boo
     return text
 
 
-def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, object]) -> str:
+def _all_args(values: dict[str, object], verifier: Verifier, args: dict[str, object]) -> str:
     """The verifier arguments as JSON: ``args``, completed from the verifier's columns."""
     columns = verifier.argument_columns
     own = {name: values[name] for name in columns if values.get(name) is not None}
@@ -292,7 +292,7 @@ def _gpqa(values: dict[str, Any]) -> dict[str, object]:
     return {"text": question, "options": options, "reference": place}
 
 
-def _livecodebench(values: dict[str, Any]) -> dict[str, object]:
+def _livecodebench(values: dict[str, object]) -> dict[str, object]:
     """Append the starter code to the text, and read the function's name from ``metadata``.
 
     The tests are judged as by the benchmark's own grader.

@@ -64,7 +64,7 @@ class Lettered(NamedTuple):
 
 
 def lettered(
-    text: str, options: Any, reference: Any, problem_id: str, seed: int, keep_order: bool
+    text: str, options: object, reference: Any, problem_id: str, seed: int, keep_order: bool
 ) -> Lettered:
     """Shuffle and letter the options of a question; ``problem_id`` and ``seed`` determine the
     order.
@@ -167,7 +167,7 @@ def _checked(options: list[object]) -> list[str]:
     return texts
 
 
-def _right(reference: Any, labels: list[str], raw: list[object], texts: list[str]) -> int:
+def _right(reference: object, labels: list[str], raw: list[object], texts: list[str]) -> int:
     """Index, from 0, of the option that the reference names."""
     name = _as_text(reference)
     if not name:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
 
@@ -187,7 +187,7 @@ def listed(counts: Mapping[str, int | None]) -> str:
     return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
 
 
-def sampled(parameters: dict[str, Any]) -> str:
+def sampled(parameters: dict[str, object]) -> str:
     """Format sampling parameters on one line, without those that have no effect."""
     shown = {
         name: value

@@ -194,7 +194,7 @@ def earlier(config: RunConfig, folder: Path) -> ExistingRun | None:
     return ExistingRun(lacks, {key: pair for key, pair in pairs.items() if pair[0] != pair[1]})
 
 
-def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:
+def _flat(tree: dict[str, Any], at: str = "") -> dict[str, object]:
     """Flatten a mapping to dotted keys."""
     flat: dict[str, object] = {}
     for key, value in tree.items():

@@ -145,7 +145,7 @@ def _argument(module: str, name: str, line: ast.AnnAssign) -> dict[str, Argument
     return {name: Argument(name, annotation, text, default, tuple(choices), nargs)}
 
 
-def _words(module: str, annotation: str) -> Iterator[Any]:
+def _words(module: str, annotation: str) -> Iterator[object]:
     """Yield the values of the enumeration that is the first member of a type annotation."""
     first = annotation.partition("|")[0].strip()
     if first in ("None", "dict", "str", "bool", *_NUMBERS) or not first.isidentifier():

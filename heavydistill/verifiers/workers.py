@@ -147,7 +147,7 @@ class WorkerPool:
         self._refused_starts = 0
 
     def submit(
-        self, kind: str, message: tuple[Any, ...], limit_s: float, done: Future[TaskOutcome]
+        self, kind: str, message: tuple[object, ...], limit_s: float, done: Future[TaskOutcome]
     ) -> None:
         """Queue a task for a worker that has prepared the verifier named ``kind``.
 

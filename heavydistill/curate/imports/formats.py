@@ -119,7 +119,7 @@ class HeavySkill(Format):
         self.notes[SUMMARIES] += len(summaries) if isinstance(summaries, list) else 0
         return values
 
-    def _is_target(self, values: Mapping[str, Any]) -> bool:
+    def _is_target(self, values: Mapping[str, object]) -> bool:
         return self.answers not in values and self.own["reference"] in values
 
 
@@ -229,7 +229,7 @@ class Answers(Format):
         matching = (name for name in values if fnmatchcase(name, self.answers))
         return [name for name in matching if name not in self._of_others]
 
-    def _beside(self, usual: Sequence[str], values: Mapping[str, Any]) -> str:
+    def _beside(self, usual: Sequence[str], values: Mapping[str, object]) -> str:
         """Return the first column of ``usual`` that fits the answer column; empty if none does."""
         is_list = isinstance(values.get(self.answers), list)
         columns = (name for name in usual if values.get(name) is not None and self._is_one)
@@ -292,7 +292,7 @@ class ImportedAttempt:
 
 
 def attempt_of(
-    value: Any, where: str, *, model: str = "", label: object = None, finish_reason: Any = None
+    value: Any, where: str, *, model: str = "", label: object = None, finish_reason: object = None
 ) -> ImportedAttempt:
     """Read one answer: a text, an object, or null for an empty answer.
 

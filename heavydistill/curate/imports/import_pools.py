@@ -116,7 +116,7 @@ class ImportResult:
 
 
 def import_pools(
-    config: ImportConfig | Mapping[str, Any], show: Show = lambda what, done, total: None
+    config: ImportConfig | Mapping[str, object], show: Show = lambda what, done, total: None
 ) -> ImportResult:
     """Read the files, judge the answers and write a run folder.
 
@@ -399,7 +399,7 @@ def _traces(
             yield trace
 
 
-def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[str, Any]:
+def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[str, object]:
     verify = config.verify.model_dump()
     verify["own"] = [Path(file).name for file in config.verify.own]
     # Neither the sandbox's address nor the number of workers affects a verdict.

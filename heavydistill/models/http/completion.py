@@ -234,7 +234,7 @@ class ChatCompletion:
         read = self.responses(wanted, tags, fault.latency_s)
         return read + [fault] * (wanted - len(read))
 
-    def _take(self, body: Any, is_piece: bool) -> None:
+    def _take(self, body: object, is_piece: bool) -> None:
         body = only_error(body)
         if not isinstance(body, dict):
             raise ValueError("the server answered without a JSON object")

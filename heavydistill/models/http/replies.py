@@ -117,7 +117,7 @@ def only_error(body: object) -> object:
     return first if isinstance(first, dict) and first.get("error") else body
 
 
-def _said_behind(error: Mapping[str, Any]) -> str:
+def _said_behind(error: Mapping[str, object]) -> str:
     """The provider's message in the ``metadata`` of OpenRouter; empty if there is none."""
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None

@@ -209,7 +209,7 @@ def _refuse_others(out: Path) -> None:
     )
 
 
-def entry(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
+def entry(trace: Trace, row: dict[str, Any]) -> dict[str, object]:
     """Return the data of a trace for the list and filters; counts are ordered as in ``STATES``.
 
     ``row`` is the trace as ``whole`` returns it.
@@ -258,7 +258,7 @@ def differing(texts: Sequence[str]) -> list[str]:
     ]
 
 
-def whole(trace: Trace) -> dict[str, Any]:
+def whole(trace: Trace) -> dict[str, object]:
     """Return a trace as JSON, with the derived fields for the viewer."""
     responses = (*trace.pool, *trace.deliberations)
     attempts = attempts_by_cache(trace)

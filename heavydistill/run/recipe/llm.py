@@ -81,7 +81,7 @@ class HeavyLLM(LLM):
 
     @classmethod
     def resolved(
-        cls, profile: Profile, evidence: Evidence | None = None, **fields: Any
+        cls, profile: Profile, evidence: Evidence | None = None, **fields: object
     ) -> HeavyLLM:
         """Return the LLM of a model whose profile is known; ``evidence`` as in its engine."""
         llm = cls(**fields)
@@ -153,7 +153,7 @@ class HeavyLLM(LLM):
 
     def generate(
         self, inputs: list[Conversation], num_generations: int = 1
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         """Return ``num_generations`` samples of each conversation, in distilabel's format."""
         return [self._output(each) for each in self.sample(inputs, num_generations)]
 

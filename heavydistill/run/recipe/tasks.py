@@ -128,7 +128,7 @@ class EpisodeTask(HeavyTask):
         history = from_row(Problem, row["problem"]).history
         return [conversation(text, history) for text in self.texts(row)]
 
-    def episode_after(self, row: Row, samples: list[dict[str, Any]]) -> Episode:
+    def episode_after(self, row: Row, samples: list[dict[str, object]]) -> Episode:
         """Return the episode with the samples."""
         episode, asks = self.begun(row)
         for ask, fields in zip(asks, samples, strict=True):

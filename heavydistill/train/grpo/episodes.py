@@ -244,7 +244,7 @@ def _judge(playing: Sequence[Episode], verdicts: VerdictPool) -> None:
         episode.tell(ask, to_come.result().verdict)
 
 
-def problem_row(problem: Problem, prompt: str) -> dict[str, Any]:
+def problem_row(problem: Problem, prompt: str) -> dict[str, object]:
     """Return a row with a problem and its prompt, for training or evaluation."""
     values = (problem.id, problem.text, problem.reference, problem.verifier, problem.verifier_args)
     columns = dict(zip(PROBLEM_COLUMNS, values, strict=True))

@@ -148,7 +148,7 @@ def _task(verifier_args: str, text: str) -> Task:
     return Task((), "", as_python, _runs(tests, args))
 
 
-def _check_grader(args: dict[str, Any]) -> None:
+def _check_grader(args: dict[str, object]) -> None:
     if "judged_like" not in args:
         return
     _choice(args, "judged_like", ("livecodebench",))
@@ -239,7 +239,7 @@ def _asserted(args: dict[str, object], as_python: bool) -> Task:
     return Task(names, "", as_python, tests)
 
 
-def _checked(args: dict[str, Any], text: str, as_python: bool) -> Task:
+def _checked(args: dict[str, object], text: str, as_python: bool) -> Task:
     test, entry = _text(args, "test"), _entry_point(args)
     tree = _syntax(test, "test")
     checks = [
@@ -407,7 +407,7 @@ def _check_text(text: str, what: str) -> None:
         raise ValueError(f"{what} holds half a character (a lone surrogate)") from error
 
 
-def _entry_point(args: dict[str, Any]) -> str:
+def _entry_point(args: dict[str, object]) -> str:
     entry = args.get("entry_point")
     parts = entry.split(".") if isinstance(entry, str) else []
     are_names = all(part.isidentifier() and not keyword.iskeyword(part) for part in parts)
@@ -416,7 +416,7 @@ def _entry_point(args: dict[str, Any]) -> str:
     return ".".join(parts)
 
 
-def _choice(args: dict[str, Any], key: str, choices: tuple[str, ...]) -> str:
+def _choice(args: dict[str, object], key: str, choices: tuple[str, ...]) -> str:
     value = args.get(key, choices[0])
     if value not in choices:
         raise ValueError(f"{key} must be {' or '.join(choices)}, not {value!r}")

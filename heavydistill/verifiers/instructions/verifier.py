@@ -145,7 +145,7 @@ def _demands(verifier_args: str) -> tuple[list[tuple[str, list[object]]], bool]:
     return list(map(_demand, ids, kwargs)), mode == "loose"
 
 
-def _demand(id: Any, given: Any) -> tuple[str, list[object]]:
+def _demand(id: Any, given: object) -> tuple[str, list[object]]:
     plain = id.removeprefix("en:") if isinstance(id, str) else ""
     if needed := ifbench.MISSING.get(plain):
         raise ValueError(
