@@ -250,9 +250,11 @@ class CircuitBreaker:
         Raises:
             TeacherError: The first three responses hold no thinking.
         """
+        if self._without is None:  # as nearly always: the open streams are many
+            return responses
         thinks = any(response.reasoning for response in responses)
         thinks |= any(reply.place != "none" for reply in self._open)  # or an open stream does
-        if self._without is None or thinks:
+        if thinks:
             self._without = None
             return responses
         # A truncated response may have ended before the end of its thinking, so it is not counted.

@@ -6,7 +6,8 @@ is unknown (-1), never zero. A choice that cannot be read makes that sample fail
 a completion makes all samples of the request fail.
 
 The openai library's parser is not used: it builds an object for every piece, which takes more than
-one core for hundreds of streams, and it does not read the thinking.
+one core for hundreds of streams, and it does not read the thinking. Here a piece that differs from
+an earlier one in its text alone is not parsed as JSON (``events``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from heavydistill.config.files import json_of
 from heavydistill.errors import encodable
+from heavydistill.models.http.events import RepeatedEvent
 from heavydistill.models.http.failures import OverrunError, ServerFault, failure_of
 from heavydistill.models.http.finish_reasons import ended, failure_of_end, stopped_for
 from heavydistill.models.http.replies import (
@@ -42,11 +44,15 @@ _NO_CHANCE = 200
 # Maximum mean number of characters per token; a token count that implies more is too small.
 MOST_CHARACTERS_OF_A_TOKEN = 8
 _DATA, _DONE = b"data:", b"[DONE]"
+# Events that are remembered at a time: thinking and answer of several choices. A stream whose
+# events never repeat, because they have a time or number of their own, is soon parsed at once.
+_MOST_REPEATED, _MOST_TRIED = 8, 32
 _REASONING: dict[str, Place] = {
     "reasoning_content": "reasoning_content",
     "reasoning": "reasoning",
     "reasoning_details": "blocks",
 }
+_TEXTS = ("content", "reasoning_content", "reasoning")  # fields whose text is taken as it is
 # Columns that say who answered, and the fields of a reply that they are read from.
 _NAMES = {"served_model": "model", "host": "provider", "system_fingerprint": "system_fingerprint"}
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
@@ -91,6 +97,14 @@ class _Choice:
             self._take(block, self.reasoning if thinks else self.text)
         self._take(message.get("refusal"), self.refusal)
 
+    def add_text(self, name: str, text: str) -> None:
+        """Add the text of a streamed piece whose field ``name`` alone brings any."""
+        place = _REASONING.get(name)
+        if place and text:
+            self.place = place
+        (self.reasoning if place else self.text).append(text)
+        self.characters += len(text)
+
     def _take(self, block: object, into: list[str]) -> None:
         if isinstance(block, str | list | dict):
             into.append(_text(block))
@@ -120,7 +134,9 @@ class ChatCompletion:
         self._is_seeded, self._redact = is_seeded, redact or Redactor()
         self._most_tokens = most_tokens
         self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # limit of a body or stream
-        self.pieces = self._bytes = 0  # counts of a stream
+        self.pieces = self._bytes = self._characters = 0  # counts of a stream
+        self._repeated: list[tuple[RepeatedEvent, _Choice, str]] = []  # with the text's field
+        self._tried = 0  # number of events that were remembered
         self._unended: list[bytes] = []  # received part of the last line
         self._id = ""
         self._names: dict[str, Any] = {}  # what the reply says of who answered
@@ -162,10 +178,6 @@ class ChatCompletion:
             raise self.overrun(unread=sum(map(len, self._unended)))
         return self._characters > before
 
-    @property
-    def _characters(self) -> int:
-        return sum(choice.characters for choice in self._choices.values())
-
     def add_line(self, line: bytes) -> None:
         """Read a line of a stream of server-sent events; ignored after the end of the stream.
 
@@ -176,12 +188,29 @@ class ChatCompletion:
         # Other lines are empty, or comments that keep the connection alive.
         if self.is_whole or not line.startswith(_DATA):
             return
+        for event, choice, name in self._repeated:
+            if (text := event.text_in(line)) is not None:
+                choice.add_text(name, text)
+                self._characters += len(text)
+                self.pieces += 1
+                return
         data = line[len(_DATA) :].strip()
         if data == _DONE:
             self.is_whole = True
         else:
-            self._take(json_of(data), is_piece=True)
+            body = json_of(data)
+            self._take(body, is_piece=True)
             self.pieces += 1
+            self._characters = sum(choice.characters for choice in self._choices.values())
+            if self._tried < _MOST_TRIED and (name := _only_text(body)):
+                self._remember(line, body["choices"][0], name)
+
+    def _remember(self, line: bytes, choice: dict[str, Any], name: str) -> None:
+        """Recognise later events that differ from this one in the text ``name`` alone."""
+        if event := RepeatedEvent.around(line, name, choice["delta"][name]):
+            known = self._choices[_index(choice.get("index"), 0)]
+            self._repeated = [(event, known, name), *self._repeated][:_MOST_REPEATED]
+            self._tried += 1
 
     def overrun(self, unread: int) -> OverrunError:
         """The error for a reply with too many bytes, of which ``unread`` are not parsed yet."""
@@ -356,6 +385,22 @@ def _index(index: object, position: int) -> int:
     if type(index) is not int:
         raise ValueError("the server answered with a choice whose index is not a number")
     return index
+
+
+def _only_text(body: dict[str, Any]) -> str:
+    """The field of a piece's text, if the piece brings nothing but one text for one choice."""
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
+    delta = choice.get("delta") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(delta, dict):
+        return ""
+    if any(map(body.get, ("usage", "error"))):
+        return ""
+    if any(map(choice.get, ("finish_reason", "usage", "error"))):
+        return ""
+    brings = [name for name, value in delta.items() if value and name != "role"]
+    is_text = len(brings) == 1 and brings[0] in _TEXTS and isinstance(delta[brings[0]], str)
+    return brings[0] if is_text else ""
 
 
 def _text(block: str | list[object] | dict[str, object]) -> str:

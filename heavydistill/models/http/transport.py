@@ -35,6 +35,7 @@ _Result = TypeVar("_Result")
 
 _CONNECT_S = 20.0
 _LAST_BYTES_S = 2.0
+_TIMER_S, _TIMER_SHARE = 1.0, 0.05
 _REFUSED = 400
 _ERROR_BYTES = 2**16
 _starting = threading.Lock()
@@ -128,7 +129,8 @@ class Transport:
         timer: asyncio.Timeout,
         begun: asyncio.Event | None,
     ) -> None:
-        """Read the pieces of a reply; ``timer`` ends ``_patience_s`` after the last text."""
+        """Read the pieces of a reply; ``timer`` ends ``_patience_s`` after the last text, or up
+        to ``_TIMER_S`` later."""
         loop = asyncio.get_running_loop()
         async for read in answer.content.iter_any():
             has_ended = completion.is_whole
@@ -137,7 +139,10 @@ class Transport:
                 begun.set()
             if has_text:
                 completion.heard_at = loop.time()
-                timer.reschedule(completion.heard_at + self._patience_s)
+                due = completion.heard_at + self._patience_s
+                # Not for each piece, of which a stream has thousands.
+                if (timer.when() or 0.0) < due:
+                    timer.reschedule(due + min(_TIMER_S, _TIMER_SHARE * self._patience_s))
             # Read to the end, so that the connection can be reused.
             if completion.is_whole and not has_ended:
                 timer.reschedule(loop.time() + _LAST_BYTES_S)
