@@ -260,10 +260,14 @@ def export(
     if to == "gguf":
         _export_gguf(source, out, quant)
         return
+    _export_sets(source, to, out, plugin)
+
+
+def _export_sets(sets: Path, to: str, out: Path, plugin: list[str] | None) -> None:
     from heavydistill.curate.exports.export import export as write
 
     plugins.load(plugin or ())
-    written = write(source, to, out)
+    written = write(sets, to, out)
     console = Console()
     lines = [
         Line(name, [f"{counts.get(split, 0):,}" for split in ("train", "validation")])

@@ -185,26 +185,33 @@ def _add_tokenizer(
     splitter: str,
 ) -> None:
     import gguf
-    from transformers import GenerationConfig
 
     names = {index: token for token, index in tokenizer.get_vocab().items()}
     added = tokenizer.added_tokens_decoder
-    kinds = []
-    for index in range(size):
+
+    def kind(index: int) -> gguf.TokenType:
         if index not in names:
-            kinds.append(gguf.TokenType.UNUSED)
-        elif index in added:
-            is_special = added[index].special
-            kinds.append(gguf.TokenType.CONTROL if is_special else gguf.TokenType.USER_DEFINED)
-        else:
-            kinds.append(gguf.TokenType.NORMAL)
+            return gguf.TokenType.UNUSED
+        if index not in added:
+            return gguf.TokenType.NORMAL
+        return gguf.TokenType.CONTROL if added[index].special else gguf.TokenType.USER_DEFINED
+
     tree = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))
     merges = tree["model"]["merges"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(splitter)
     writer.add_token_list([names.get(index, f"[PAD{index}]") for index in range(size)])
-    writer.add_token_types(kinds)
+    writer.add_token_types([kind(index) for index in range(size)])
     writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in merges])
+    if tokenizer.chat_template:
+        writer.add_chat_template(tokenizer.chat_template)
+    _add_ends(writer, model, tokenizer)
+
+
+def _add_ends(writer: gguf.GGUFWriter, model: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Add the tokens that begin, end and fill a text."""
+    from transformers import GenerationConfig
+
     ends = tokenizer.eos_token_id
     generation = GenerationConfig.from_pretrained(model)
     others = generation.eos_token_id
@@ -219,8 +226,6 @@ def _add_tokenizer(
         writer.add_bos_token_id(tokenizer.bos_token_id)
     adds_bos = tokenizer("a").input_ids[:1] == [tokenizer.bos_token_id]
     writer.add_add_bos_token(adds_bos)
-    if tokenizer.chat_template:
-        writer.add_chat_template(tokenizer.chat_template)
 
 
 def _add_weights(
