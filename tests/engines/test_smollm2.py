@@ -162,5 +162,8 @@ def test_grpo_with_vllm_in_its_process_keeps_the_engine_in_step(place):
 
 
 def test_what_would_be_published_is_said(place, adapter):
-    done = run_command(*("publish", adapter, "--to=org/smol", "--license=apache-2.0", "--dry-run"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ["publish", adapter, "--to=org/smol", "--license=apache-2.0", "--dry-run"]
+    refused = run_command(*words)
+    assert refused.returncode == 2 and "--allow-unknown-terms" in refused.stderr
+    run(*words, "--allow-unknown-terms")
+    assert (place / "adapter.dry-run" / "README.md").is_file()
