@@ -21,7 +21,8 @@ from heavydistill.config.run import SamplingName
 from heavydistill.config.yaml import Section, parse, read_yaml
 
 Distillation = Literal["allowed", "restricted", "unknown"]
-GPU_COUNTS = (1, 2, 4, 8)
+GpuCount = Literal[1, 2, 4, 8]
+GPU_COUNTS: tuple[GpuCount, ...] = (1, 2, 4, 8)
 _PACKAGE = Path(__file__).parents[1]
 _IN_PACKAGE = "package:"
 LOCAL_BATCH = 16  # Minimum number of rows of a batch for a model in this process
@@ -109,7 +110,7 @@ class Vllm(Section):
     flags: dict[str, str | int | list[str]] = Field(default_factory=dict)
     """Flags of every setup, without dashes; an empty text means a flag without a value, a list one
     with several."""
-    gpus: dict[Literal[1, 2, 4, 8], Setup | None]  # Setup by number of GPUs; null: does not fit
+    gpus: dict[GpuCount, Setup | None]  # Setup by number of GPUs; null: does not fit
     why_null: str = ""  # Reason why the model does not fit
 
     @model_validator(mode="after")

@@ -30,6 +30,7 @@ from heavydistill.models.local.adapter import Adapter, adapter_of
 from heavydistill.models.profiles import (
     GPU_COUNTS,
     PROVIDERS,
+    GpuCount,
     Price,
     Profile,
     ProfileFile,
@@ -153,7 +154,10 @@ def profile_of_weights(name: str) -> ProfileFile:
     """
     adapter = adapter_of(name)
     context = _context_of(name, adapter)
-    setups = {count: Setup(data_parallel=count, max_model_len=context) for count in GPU_COUNTS}
+    setup = Setup.model_construct(max_model_len=context)  # of any size, as the model is
+    setups: dict[GpuCount, Setup | None] = {
+        count: setup.model_copy(update={"data_parallel": count}) for count in GPU_COUNTS
+    }
     return ProfileFile.model_construct(
         name=name_alone(name),
         hub=name,  # also its served name
@@ -161,7 +165,7 @@ def profile_of_weights(name: str) -> ProfileFile:
         tokenizer=adapter.tokenizer if adapter else name,
         context=context,
         thinking=_COMMON_TAGS,
-        vllm=Vllm(gpus=setups),
+        vllm=Vllm.model_construct(gpus=setups),
     )
 
 

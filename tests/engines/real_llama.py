@@ -15,6 +15,7 @@ params.model.path, alias, params.n_parallel = sys.argv[1], sys.argv[2], int(sys.
 params.model_alias = {alias}
 params.n_ctx, params.use_jinja, params.port = params.n_parallel * 2048, True, 0
 params.hostnames = ["127.0.0.1"]
+params.cpuparams.n_threads = 1  # several wait for each other in a loop
 server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
 threading.Event().wait()

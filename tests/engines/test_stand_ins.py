@@ -14,7 +14,7 @@ from fake_server import completion
 from real_vllm import serving
 from transformers import AutoTokenizer
 from vllm import LLM, SamplingParams
-from vllm.entrypoints.launchers.run_batch import make_arg_parser
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.reasoning import ReasoningParserManager
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
@@ -77,7 +77,7 @@ def test_the_stand_in_for_an_engine_in_the_process_answers_as_vllm(monkeypatch):
         assert hasattr(SamplingParams(), name)
     keys = {"model": MICRO, "seed": 0, "max_model_len": CONTEXT, "gpu_memory_utilization": 0.2}
     real = LLM(**keys, dtype="float32", enforce_eager=True, logprobs_mode="processed_logprobs")
-    monkeypatch.setattr(vllm_engine.LLM, "made", [])
+    monkeypatch.setattr(vllm_engine.LLM, "made", [], raising=False)
     stand_in = vllm_engine.LLM(**keys)
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
     prompts = [

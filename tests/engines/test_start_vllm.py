@@ -61,8 +61,8 @@ def test_adapters_of_both_roles_are_served_on_one_base(tmp_path):
 
 def test_a_killed_engine_ends_the_run_and_the_same_command_goes_on(tmp_path):
     out, journal = tmp_path / "run", tmp_path / "journal"
-    words = ["generate", f"--teacher={MICRO}", *SMALL, f"--out={out}", "--k=8", "--limit=64"]
-    words += ["--set=endpoint.concurrency=4"]
+    words = ["generate", f"--teacher={MICRO}", *SMALL, f"--out={out}", "--k=8", "--limit=24"]
+    words += ["--set=endpoint.concurrency=8"]
     process = started(*words)
     latest = time.monotonic() + 400
     while len(records_of(journal) if journal.exists() else ()) < 20:
@@ -76,11 +76,11 @@ def test_a_killed_engine_ends_the_run_and_the_same_command_goes_on(tmp_path):
     assert process.returncode == 1 and "in the middle of the run" in printed
     assert not list_alive(engines)
     before = len(records_of(journal))
-    assert before < 64 * 9
+    assert before < 24 * 9
     done = run_command(*words)
     assert done.returncode == 0, done.stderr
     asked = [record.key for record in records_of(journal)]
-    assert len(asked) == len(set(asked)) == 64 * 9
+    assert len(asked) == len(set(asked)) == 24 * 9
 
 
 def list_alive(pids: list[int]) -> list[int]:
