@@ -15,6 +15,8 @@ from adapters import write_adapter
 from command_line import MICRO, run_command
 from peft import PeftModel
 from real_vllm import serving
+from runs import build, write_run
+from trainings import grpo_flags
 from transformers import AutoModelForCausalLM
 
 from heavydistill.config.models import Endpoint, Sampling
@@ -101,3 +103,16 @@ def test_log_probabilities_are_those_of_transformers(url, adapters, name):
     served = asyncio.run(probe(url, profile_at(name, endpoint), endpoint)).logprobs
     gaps = (torch.tensor(served) - expected).abs()
     assert gaps.max() < 1e-3
+
+
+def test_a_server_that_cannot_take_weights_is_said_before_a_training(url, tmp_path):
+    """NCCL alone brings weights to a server, so no training in server mode runs on a CPU."""
+    run = write_run(tmp_path / "runs" / "sums", 100, k=4, words=6)
+    build(tmp_path / "sets", run, validation=0.2)
+    keys = {"use_vllm": True, "vllm_mode": "server", "steps_per_generation": 1, "max_steps": 1}
+    keys["vllm_server_base_url"] = url.removesuffix("/v1")
+    done = run_command("grpo", *grpo_flags(tmp_path / "sets", tmp_path / "out", **keys))
+    assert done.returncode == 2
+    assert "The training cannot be set up" in done.stderr
+    assert "VLLM_SERVER_DEV_MODE=1" in done.stderr
+    assert not list(tmp_path.glob("out/checkpoint-*"))
