@@ -248,8 +248,9 @@ def export(
         list[str] | None, typer.Option(help="Python files with exporters of yours.")
     ] = None,
     quant: Annotated[
-        str, typer.Option(help="Weights of a GGUF file: bf16, f16, f32, q8_0, q5_1 or q4_0.")
-    ] = "bf16",
+        str | None,
+        typer.Option(help="Weights of a GGUF file: bf16 (default), f16, f32, q8_0, q5_1 or q4_0."),
+    ] = None,
 ) -> None:
     """Export training sets for TRL, verl, LLaMA-Factory, ms-swift or axolotl, or a model as GGUF.
 
@@ -258,8 +259,12 @@ def export(
     as one file for llama.cpp, with its chat template, and a Modelfile for Ollama.
     """
     if to == "gguf":
-        _export_gguf(source, out, quant)
+        if plugin:
+            raise ConfigError("--plugin is for trainers, not for gguf", "Leave it out.")
+        _export_gguf(source, out, quant or "bf16")
         return
+    if quant:
+        raise ConfigError(f"--quant is for --to gguf, not for {to}", "Leave it out.")
     _export_sets(source, to, out, plugin)
 
 
@@ -289,8 +294,12 @@ def _export_gguf(model: Path, out: Path, quant: str) -> None:
     if written.unquantized:
         whole = f"{counted(written.unquantized, 'weight')} in f16: the rows do not fit {quant}"
         say(f"Not quantized: {whole}", console)
-    name = written.path.stem.lower()
-    print_command("For Ollama", ["ollama", "create", name, "-f", f"{out}/Modelfile"], console)
+    if written.has_modelfile:
+        create = ["ollama", "create", written.path.stem.lower(), "-f", f"{out}/Modelfile"]
+        print_command("For Ollama", create, console)
+    else:
+        why = "its chat template is not ChatML, and Ollama takes no other from a file"
+        say(f"No Modelfile: {why}. llama.cpp and LM Studio read the template.", console)
     serve = ["llama-server", "-m", str(written.path), "-c", str(written.context), "--jinja"]
     print_command("Next", serve, console)
 

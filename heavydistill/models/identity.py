@@ -151,7 +151,7 @@ def _find(
     if endpoint.start_vllm:  # `vllm serve WEIGHTS`
         weights = server[2] if server else ""
         own = profile.model if Path(profile.model).is_dir() else weights  # of an adapter
-        now = Evidence(folder=_folder(own), root=weights)
+        now = Evidence(folder=_of_adapter(own, weights), root=own)
     else:
         now = _observed(profile, endpoint, contact)
     match = _match(_known(journal, profile.model), now)
@@ -252,6 +252,16 @@ def _contents(entries: list[dict[str, object]], name: str) -> str:
     own = _folder(_root(entries, name))
     parent = next((each.get("parent") for each in entries if each["id"] == name), None)
     base = _root(entries, parent) if isinstance(parent, str) else ""
+    return _with_base(own, base)
+
+
+def _of_adapter(root: str, weights: str) -> str:
+    """Digest of what a server that the run starts serves under a name, with its base's weights."""
+    return _with_base(_folder(root), "" if root == weights else weights)
+
+
+def _with_base(own: str, base: str) -> str:
+    """The digest ``own``, together with that of the base, if there is one."""
     if not own or not base:
         return own
     return hashlib.sha256(f"{own} {_folder(base) or base}".encode()).hexdigest()[:16]

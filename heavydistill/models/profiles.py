@@ -31,9 +31,11 @@ _ROWS_PER_SLOT = 8
 _MOST_IN_FLIGHT = 512
 
 
+Flags = dict[str, str | int | list[str]]
+"""Flags of ``vllm serve`` without dashes; an empty text: no value, a list: several values."""
 # On a CPU, vLLM 0.31 ends when it reads the prompt of a request with a seed in pieces ("CPU
 # Generator does not use offset"), and compiling a model takes longer than most runs gain from it.
-_ON_CPU: dict[str, str | int | list[str]] = {"no-enable-chunked-prefill": "", "enforce-eager": ""}
+_ON_CPU: Flags = {"no-enable-chunked-prefill": "", "enforce-eager": ""}
 _CPU_MEMORY = 0.5  # Share of the machine's memory for vLLM; the run itself needs some too
 
 
@@ -100,16 +102,15 @@ class Setup(Section):
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     """Share of each GPU's memory for vLLM."""
     max_model_len: int = Field(ge=256)  # Maximum tokens of prompt and response together
-    flags: dict[str, str | int | list[str]] = Field(default_factory=dict)
+    flags: Flags = Field(default_factory=dict)
     """More flags, as in ``vllm.flags``."""
 
 
 class Vllm(Section):
     """How to serve the model with vLLM."""
 
-    flags: dict[str, str | int | list[str]] = Field(default_factory=dict)
-    """Flags of every setup, without dashes; an empty text means a flag without a value, a list one
-    with several."""
+    flags: Flags = Field(default_factory=dict)
+    """Flags of every setup, without dashes; an empty text means no value, a list several values."""
     gpus: dict[GpuCount, Setup | None]  # Setup by number of GPUs; null: does not fit
     why_null: str = ""  # Reason why the model does not fit
 

@@ -1,24 +1,26 @@
 """Writes a trained model as a GGUF file, for llama.cpp, Ollama and LM Studio.
 
 The folder holds ``NAME.gguf`` with weights, tokenizer, chat template and the tokens that end a
-turn, and a ``Modelfile`` for Ollama, which would otherwise cut prompts at its own default context.
+turn. Ollama reads only templates that it knows, and cuts prompts at its own default context, so a
+model whose template is ChatML also gets a ``Modelfile`` with the template and the context.
 
 Weights of two dimensions get the chosen type, vectors stay in float32. A row that does not divide
 into the blocks of a quantization stays in float16; ``GgufFile.unquantized`` counts such weights.
 Covered are models of the classes in ``_KINDS`` with a byte-level BPE tokenizer. Not covered: other
-architectures, scaled rotary embeddings, adapters (``train.merge`` comes before), and whether
-llama.cpp reads the tokens of a text alike: compare an answer with ``heavydistill doctor``.
+architectures, scaled rotary embeddings, adapters (``train.merge`` comes before), and Unicode that
+is not in the form NFC, which a tokenizer of Qwen composes and llama.cpp does not.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, UserError
 from heavydistill.models.local.adapter import CONFIG
 from heavydistill.store.atomic import new_folder
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+_MOST_ENDS = 3
 QUANTS = ("bf16", "f16", "f32", "q8_0", "q5_1", "q4_0")
 _KINDS = {
     "LlamaForCausalLM": "llama",
@@ -52,6 +55,7 @@ class GgufFile:
     architecture: str  # llama.cpp's name of it
     context: int  # tokens of prompt and response together
     unquantized: int  # number of weights whose rows do not fit the quantization
+    has_modelfile: bool  # False if Ollama cannot be told the chat template
 
 
 def export_gguf(model: Path, out: Path, quant: str = "bf16") -> GgufFile:
@@ -61,8 +65,9 @@ def export_gguf(model: Path, out: Path, quant: str = "bf16") -> GgufFile:
         quant: Type of the weights, one of ``QUANTS``.
 
     Raises:
-        ConfigError: There is no model in the folder, it is an adapter, or it has an architecture,
-            a tokenizer or a quantization that cannot be written; nothing was written.
+        ConfigError: The package gguf is not installed; there is no model in the folder, it cannot
+            be read, it is an adapter, or it has an architecture, a tokenizer, ends or a
+            quantization that cannot be written. Nothing was written.
 
     """
     try:
@@ -72,13 +77,9 @@ def export_gguf(model: Path, out: Path, quant: str = "bf16") -> GgufFile:
             "GGUF files are written by the package gguf, which is not installed",
             "Install it: pip install 'heavydistill[gguf]'.",
         ) from error
-    from transformers import AutoConfig, AutoTokenizer
-
     _check(model, quant)
-    config = AutoConfig.from_pretrained(model)
-    kind = _kind(config, model)
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    splitter = _splitter(model)
+    config, tokenizer = _read(model)
+    kind, splitter = _kind(config, model), _splitter(model)
     with new_folder(out) as folder:
         path = folder / f"{model.resolve().name}.gguf"
         writer = gguf.GGUFWriter(path, kind)
@@ -91,9 +92,64 @@ def export_gguf(model: Path, out: Path, quant: str = "bf16") -> GgufFile:
         writer.write_tensors_to_file()
         writer.close()
         context = config.max_position_embeddings
-        text = f"FROM ./{path.name}\nPARAMETER num_ctx {context}\n"
-        (folder / "Modelfile").write_text(text, encoding="utf-8")
-    return GgufFile(out / path.name, kind, context, unquantized)
+        template = _for_ollama(tokenizer)
+        if template:
+            text = f"FROM ./{path.name}\nPARAMETER num_ctx {context}\n{template}"
+            (folder / "Modelfile").write_text(text, encoding="utf-8")
+    return GgufFile(out / path.name, kind, context, unquantized, bool(template))
+
+
+def _read(model: Path) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
+    """The configuration and the tokenizer of a model whose files can be read and are complete."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    try:
+        config = AutoConfig.from_pretrained(model)
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        _ends(model, tokenizer)
+        _require_whole(model, config)
+    except UserError:
+        raise
+    except Exception as error:  # transformers and safetensors raise their own
+        raise ConfigError(
+            f"{model} cannot be read: {type(error).__name__}: {error}",
+            "Give the folder of a trained or merged model.",
+        ) from error
+    return config, tokenizer
+
+
+def _for_ollama(tokenizer: PreTrainedTokenizerBase) -> str:
+    """The lines of a Modelfile with a ChatML template; empty if the template is another one."""
+    if not tokenizer.chat_template:
+        return ""
+    turns = [("user", "What?")]  # our prompts have no other turns
+    system = ""
+    for has_system in (False, True):  # without one, some templates add their own
+        given = [("system", "Be brief."), *turns] if has_system else turns
+        messages = [{"role": role, "content": text} for role, text in given]
+        try:
+            shown = tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
+        except Exception:  # a template's own refusal, of a system message for one
+            return ""
+        plain = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in given)
+        head, found, end = shown.partition(plain)
+        if not found or end != "<|im_start|>assistant\n":
+            return ""
+        if head:
+            opened, closed = "<|im_start|>system\n", "<|im_end|>\n"
+            if has_system or not (head.startswith(opened) and head.endswith(closed)):
+                return ""
+            system = head.removeprefix(opened).removesuffix(closed)
+    lines = [f'SYSTEM """{system}"""'] if system else []
+    return "\n".join([*lines, 'PARAMETER stop "<|im_end|>"', f'TEMPLATE """{_CHATML}"""', ""])
+
+
+_CHATML = (
+    "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n"
+    "{{ end }}<|im_start|>assistant\n"
+)
 
 
 def _file_type(quant: str) -> str:
@@ -113,8 +169,34 @@ def _check(model: Path, quant: str) -> None:
             raise ConfigError(
                 f"{model} has no {name}", "Give the folder of a trained or merged model."
             )
-    if not list(model.glob("*.safetensors")):
+    if not _weight_files(model):
         raise ConfigError(f"{model} has no weights (*.safetensors)", "Give a complete model.")
+
+
+def _require_whole(model: Path, config: PretrainedConfig) -> None:
+    """Raise ConfigError unless each layer has as many weights as the first."""
+    from safetensors import safe_open
+
+    counts = Counter[str]()
+    for path in _weight_files(model):
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if name.startswith("model.layers.")]  # noqa: SIM118
+            counts.update(name.split(".")[2] for name in names)
+    layers = {str(layer) for layer in range(config.num_hidden_layers)}
+    if set(counts) != layers or len(set(counts.values())) != 1:
+        raise ConfigError(
+            f"{model} lacks weights of some of its {len(layers)} layers",
+            "Give a complete model: copy or merge it again.",
+        )
+
+
+def _weight_files(model: Path) -> list[Path]:
+    """The files of the weights: the shards of the index, or the one file."""
+    index = model / "model.safetensors.index.json"
+    if index.is_file():
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        return [model / name for name in sorted(names)]
+    return [file] if (file := model / "model.safetensors").is_file() else []
 
 
 def _kind(config: PretrainedConfig, model: Path) -> str:
@@ -129,8 +211,10 @@ def _kind(config: PretrainedConfig, model: Path) -> str:
     windowed = getattr(config, "sliding_window", None) and getattr(
         config, "use_sliding_window", True
     )
-    if rope != "default" or windowed:
+    is_gated = config.hidden_act == "silu"
+    if rope != "default" or windowed or not is_gated:
         lacks = "a sliding window" if windowed else f"rotary embeddings scaled by {rope!r}"
+        lacks = lacks if is_gated else f"the activation {config.hidden_act}"
         raise ConfigError(
             f"{model} has {lacks}, which is not written as GGUF here",
             "Convert it with llama.cpp's convert_hf_to_gguf.py.",
@@ -144,7 +228,13 @@ def _splitter(model: Path) -> str:
     steps = tree["pre_tokenizer"] or {}
     steps = steps.get("pretokenizers", [steps])
     kinds = [step.get("type") for step in steps]
-    if tree["model"]["type"] == "BPE":
+    normalizer = tree["normalizer"] or {"type": "NFC"}
+    normalizers = normalizer.get("normalizers", [normalizer])
+    whole: dict[str, object] = next((step for step in steps if step.get("type") == "ByteLevel"), {})
+    is_plain = all(step["type"] == "NFC" for step in normalizers)
+    is_plain &= not whole.get("add_prefix_space", True)
+    is_plain &= whole.get("use_regex", True) is ("Split" not in kinds)
+    if tree["model"]["type"] == "BPE" and is_plain:
         if kinds == ["ByteLevel"]:
             return "gpt-2"
         if kinds == ["Digits", "ByteLevel"] and steps[0]["individual_digits"]:
@@ -210,22 +300,34 @@ def _add_tokenizer(
 
 def _add_ends(writer: gguf.GGUFWriter, model: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     """Add the tokens that begin, end and fill a text."""
-    from transformers import GenerationConfig
-
-    ends = tokenizer.eos_token_id
-    generation = GenerationConfig.from_pretrained(model)
-    others = generation.eos_token_id
-    others = others if isinstance(others, list) else [others]
-    writer.add_eos_token_id(ends)
-    # llama.cpp ends at either; the base's own end of text is often the second.
-    for index in [one for one in others if one not in (None, ends)][:1]:
-        writer.add_eot_token_id(index)
+    ends = _ends(model, tokenizer)
+    writer.add_eos_token_id(ends[0])
+    # llama.cpp ends at each; the second is often the base's own end of text.
+    for index, add in zip(
+        ends[1:], (writer.add_eot_token_id, writer.add_eom_token_id), strict=False
+    ):
+        add(index)
     if tokenizer.pad_token_id is not None:
         writer.add_pad_token_id(tokenizer.pad_token_id)
     if tokenizer.bos_token_id is not None:
         writer.add_bos_token_id(tokenizer.bos_token_id)
     adds_bos = tokenizer("a").input_ids[:1] == [tokenizer.bos_token_id]
     writer.add_add_bos_token(adds_bos)
+
+
+def _ends(model: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The tokens that end a turn, at most three, with the tokenizer's own first."""
+    file = model / "generation_config.json"
+    tree = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    declared = tree.get("eos_token_id")
+    others = declared if isinstance(declared, list) else [declared]
+    ends = [end for end in dict.fromkeys([tokenizer.eos_token_id, *others]) if end is not None]
+    if not 1 <= len(ends) <= _MOST_ENDS:
+        raise ConfigError(
+            f"{model} has {len(ends)} tokens that end a turn, and a GGUF file holds one to three",
+            "Set eos_token in tokenizer_config.json and eos_token_id in generation_config.json.",
+        )
+    return ends
 
 
 def _add_weights(
@@ -267,7 +369,7 @@ def _weights(model: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """All weights in float32, one file after the other."""
     from safetensors import safe_open
 
-    for path in sorted(model.glob("*.safetensors")):
+    for path in _weight_files(model):
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118, no mapping
                 yield name, file.get_tensor(name).float()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import fake_vllm
@@ -9,6 +10,8 @@ import pytest
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
+from heavydistill.models.contact import ServerProbe
+from heavydistill.models.identity import identified
 from heavydistill.models.registry import profile_of
 from heavydistill.models.resolve import resolve
 from heavydistill.models.vllm import server
@@ -124,36 +127,76 @@ def adapter(folder: Path, base: object = MICRO, template: str = "", **config: ob
 
 def test_adapters_on_one_base_are_served_together(gpus, tmp_path):
     gpus(1)
-    thinker = adapter(tmp_path / "thinker", template="{{ messages }}")
-    deliberator = adapter(
-        tmp_path / "deliberator", template="{{ messages }}", rank_pattern={"q_proj": 100}
-    )
+    thinker = adapter(tmp_path / "lr=1e-4,x", template="{{ messages }}", revision="v2")
+    deliberator = adapter(tmp_path / "deliberator", template="{{ messages }}", r=100, revision="v2")
     words = resolve(configured(thinker, deliberator=deliberator)).server_command()
     assert words[1:5] == ["serve", str(MICRO), "--served-model-name", str(MICRO)]
     at = words.index("--enable-lora")
-    assert words[at : at + 10] == [
+    assert words[at : at + 12] == [
         *("--enable-lora", "--max-loras", "2", "--max-lora-rank", "128", "--lora-modules"),
-        *(f"{thinker}={thinker}", f"{deliberator}={deliberator}"),
-        *("--chat-template", f"{thinker}/chat_template.jinja"),
+        *(json.dumps({"name": name, "path": name}) for name in (thinker, deliberator)),
+        *("--chat-template", f"{thinker}/chat_template.jinja", "--revision", "v2"),
     ]
 
 
-def test_a_base_serves_beside_its_adapter(gpus, tmp_path):
+def test_a_base_serves_beside_its_adapter_under_the_name_of_the_run(gpus, tmp_path, monkeypatch):
     gpus(1)
-    words = resolve(
-        configured(str(MICRO), deliberator=adapter(tmp_path / "deliberator"))
-    ).server_command()
-    assert words[words.index("--lora-modules") + 1].startswith(f"{tmp_path}/deliberator=")
+    monkeypatch.chdir(MICRO.parent)
+    tuned = adapter(tmp_path / "deliberator")  # its base has the absolute path
+    words = resolve(configured("./teacher", deliberator=tuned)).server_command()
+    assert words[1:5] == ["serve", "./teacher", "--served-model-name", "./teacher"]
+    assert json.loads(words[words.index("--lora-modules") + 1])["name"] == tuned
     assert "--chat-template" not in words
 
 
-def test_adapters_that_one_server_cannot_serve_are_refused(gpus, tmp_path):
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({"template": "one"}, {"template": "another"}, "The chat templates of"),
+        ({"template": "one"}, {}, "The chat templates of"),
+        ({}, {"base": "org/elsewhere"}, "serves one model"),
+        ({"revision": "v1"}, {"revision": "v2"}, "different revisions of their base"),
+        ({"rank_pattern": {"q_proj": 64}}, {}, "ranks or scales that differ"),
+        ({"alpha_pattern": {"q_proj": 64}}, {}, "ranks or scales that differ"),
+        ({"r": 600}, {}, "the rank 600, above 512"),
+    ],
+)
+def test_adapters_that_one_server_cannot_serve_are_refused(gpus, tmp_path, first, second, said):
     gpus(1)
-    first = adapter(tmp_path / "first", template="one")
-    other = adapter(tmp_path / "other", template="another")
-    assert "chat templates" in refused(configured(first, deliberator=other)).what
-    alone = adapter(tmp_path / "alone", base="org/elsewhere")
-    assert "serves one model" in refused(configured(first, deliberator=alone)).what
+    names = [adapter(tmp_path / name, **keys) for name, keys in (("a", first), ("b", second))]
+    assert said in refused(configured(names[0], deliberator=names[1])).what
+
+
+def test_a_template_of_a_base_that_is_asked_too_is_not_replaced(gpus, tmp_path):
+    gpus(1)
+    tuned = adapter(tmp_path / "tuned", template="another")
+    assert "chat templates" in refused(configured(str(MICRO), deliberator=tuned)).what
+
+
+def test_an_adapter_on_a_changed_base_is_another_model(gpus, tmp_path):
+    gpus(1)
+    base = Path(shutil.copytree(MICRO, tmp_path / "base"))
+    tuned = adapter(tmp_path / "tuned", base=base)
+    run = resolve(configured(tuned, journal=str(tmp_path / "journal")))
+
+    def number() -> str:
+        seen = identified(run, ServerProbe(), run.server_command(), saves=True)
+        return seen.config.endpoint.identities[run.deliberator.profile.model]
+
+    assert number() == number() == ""
+    (base / "generation_config.json").write_text("{}")
+    assert number() == "2"
+
+
+def test_thinking_between_control_tokens_needs_a_profile(gpus, tmp_path):
+    gpus(1)
+    model = Path(shutil.copytree(MICRO, tmp_path / "model"))
+    tree = json.loads((model / "tokenizer.json").read_text())
+    for token in tree["added_tokens"]:
+        token["special"] = True
+    (model / "tokenizer.json").write_text(json.dumps(tree))
+    error = refused(configured(str(model)))
+    assert "control tokens (<think> </think>)" in error.what and "thinking.parser" in error.fix
 
 
 def test_a_vllm_for_cpus_serves_without_a_gpu(gpus, tmp_path):
@@ -164,7 +207,7 @@ def test_a_vllm_for_cpus_serves_without_a_gpu(gpus, tmp_path):
     assert plan.server and {"--no-enable-chunked-prefill", "--enforce-eager"} < set(plan.server)
     assert plan.config.endpoint.concurrency == 32
     python.write_text("#!/bin/sh\necho 0.31.0\n")
-    assert "install a vLLM built for CPUs" in refused(configured(str(MICRO))).fix
+    assert "vLLM's own build for CPUs" in refused(configured(str(MICRO))).fix
 
 
 def test_a_checkpoint_with_a_profile_can_be_served(gpus, tmp_path):

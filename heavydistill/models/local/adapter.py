@@ -36,7 +36,8 @@ class Adapter:
     base: str  # Folder or Hub id of the base model
     revision: str | None  # Revision of the base on the Hub; None for the newest
     own_tokenizer: bool  # Whether the adapter has a tokenizer
-    rank: int  # The largest rank of its matrices
+    rank: int  # Of its matrices, where no pattern sets another
+    has_patterns: bool  # Whether ranks or scales differ between layers
 
     @property
     def tokenizer(self) -> str:
@@ -71,8 +72,9 @@ def adapter_of(model: str) -> Adapter | None:
     try:
         config = json.loads(text)
         kind, base = config["peft_type"], config["base_model_name_or_path"]
-        ranks = [config.get("r", 0), *(config.get("rank_pattern") or {}).values()]
-    except (ValueError, KeyError, TypeError) as error:
+        rank = int(config.get("r", 0))
+        has_patterns = bool(config.get("rank_pattern") or config.get("alpha_pattern"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TeacherError(
             f"{CONFIG} of {model} cannot be read: {type(error).__name__}: {error}",
             "Give the folder of an adapter that PEFT has saved.",
@@ -84,7 +86,7 @@ def adapter_of(model: str) -> Adapter | None:
             f"Give a LoRA, rsLoRA or DoRA adapter whose {CONFIG} names its base.",
         )
     tokenizer = _has(model, "tokenizer.json")
-    return Adapter(model, base, config.get("revision"), tokenizer, max(ranks))
+    return Adapter(model, base, config.get("revision"), tokenizer, rank, has_patterns)
 
 
 def load_adapter(adapter: Adapter, dtype: torch.dtype | str) -> PeftModel:

@@ -45,8 +45,9 @@ _HINTS = (
     (
         r"out of memory|No available memory for the cache|larger than the available KV cache|"
         r"Free memory on device",
-        "The GPUs have too little memory: end other programs on them (nvidia-smi lists them), or "
-        "lower the context with --set endpoint.context=N.",
+        "There is too little memory: end other programs (nvidia-smi lists those on GPUs), lower "
+        "the context with --set endpoint.context=N, or divide the model over several GPUs by a "
+        "profile with vllm.gpus.N.tensor_parallel.",
     ),
     (
         r"Reasoning parser .* not found|unrecognized arguments|invalid choice",
@@ -266,7 +267,8 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
         raise ConfigError(
             "--start-vllm needs a GPU, and there is none: nvidia-smi lists none, "
             "or CUDA_VISIBLE_DEVICES hides them",
-            f"Use a machine with GPUs, install a vLLM built for CPUs, or {elsewhere}.",
+            "Use a machine with GPUs, install vLLM's own build for CPUs (its version ends with "
+            f"+cpu), or {elsewhere}.",
         )
     setups = {count: setup for count, setup in profile.vllm.gpus.items() if setup}
     fitting = [count for count in setups if count <= here]
@@ -283,7 +285,7 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
 def _is_for_cpus() -> bool:
     """Whether the command ``vllm`` is of a build for processors, as its version says."""
     with contextlib.suppress(ConfigError, OSError):
-        python = Path(vllm()).with_name("python")
+        python = Path(vllm()).resolve().with_name("python")
         version = "import importlib.metadata as m; print(m.version('vllm'))"
         done = subprocess.run([python, "-c", version], capture_output=True, text=True)
         return "cpu" in done.stdout

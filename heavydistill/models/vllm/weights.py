@@ -1,12 +1,15 @@
 """What ``endpoint.start_vllm`` serves: a profile's model, a checkpoint, or adapters on one base.
 
 One server is started, so thinker and deliberator must be one model, or adapters on one base model,
-or a base model and its adapter. Each keeps its own name as the served name. Not covered: a server
-per role, and adapters that vLLM does not support (it refuses DoRA and fully trained modules).
+or a base model and its adapter. Each keeps its own name as the served name. What vLLM would serve
+as another model than this process does is refused: other templates than the served one, ranks that
+differ between layers, and thinking between control tokens, which vLLM leaves out of its answers.
+Not covered: a server per role.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from heavydistill.config.run import RunConfig
@@ -14,18 +17,19 @@ from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
 from heavydistill.models.hub_files import file_in
 from heavydistill.models.local.adapter import Adapter, adapter_of
-from heavydistill.models.profiles import ProfileFile
+from heavydistill.models.profiles import Flags, ProfileFile
 from heavydistill.models.registry import is_checkpoint, nearest, profile_file, profile_of_weights
 
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # vLLM compiles its kernels for these
+_TAGS = ("<think>", "</think>")
 
 
 def to_serve(config: RunConfig) -> ProfileFile:
     """The profile of the model to serve with ``endpoint.start_vllm``, with flags for adapters.
 
     Raises:
-        ConfigError: Thinker and deliberator do not share a base model, or their chat templates
-            differ; or a model has neither a profile nor weights.
+        ConfigError: Thinker and deliberator do not share a base model or a chat template; a model
+            has neither a profile nor weights; or vLLM would serve it as another model.
         TeacherError: The configuration of an adapter or its base cannot be read.
     """
     roles = dict.fromkeys(config.roles)
@@ -33,7 +37,7 @@ def to_serve(config: RunConfig) -> ProfileFile:
         name: adapter for name in roles if is_checkpoint(name) and (adapter := adapter_of(name))
     }
     bases = dict.fromkeys(adapters[name].base if name in adapters else name for name in roles)
-    if len({_weights(name) for name in bases}) > 1:
+    if len({_weights(name, name in roles) for name in bases}) > 1:
         thinker, deliberator = config.roles
         raise ConfigError(
             f"--start-vllm serves one model, but {thinker} thinks and {deliberator} deliberates",
@@ -41,57 +45,111 @@ def to_serve(config: RunConfig) -> ProfileFile:
             "each), put one router in front of both servers, and name the router's address with "
             "--endpoint. Two adapters on one base model need one server alone.",
         )
-    file = next(filter(None, map(profile_file, bases)), None) or _of_weights(next(iter(bases)))
+    # A base that has a role is served under the name that the run asks for.
+    base = next((name for name in bases if name in roles), next(iter(bases)))
+    file = (profile_file(base) if base in roles else None) or _of_weights(base, adapters)
     if not (adapters and file.vllm):
         return file
-    flags = {**file.vllm.flags, **_lora(list(adapters.values()))}
+    flags = {**file.vllm.flags, **_lora(list(adapters.values()), base, base in roles)}
     vllm = file.vllm.model_copy(update={"flags": flags})
     return file.model_copy(update={"vllm": vllm})
 
 
-def _weights(name: str) -> str:
-    file = profile_file(name)
+def _weights(name: str, has_role: bool) -> str:
+    """The folder or Hub id of a model; only a name with a role may be that of a profile."""
+    file = profile_file(name) if has_role else None
     place = (file.folder or file.hub or file.name) if file else name
     return str(Path(place).resolve()) if Path(place).is_dir() else place
 
 
-def _of_weights(name: str) -> ProfileFile:
-    if not is_checkpoint(name):
+def _of_weights(name: str, adapters: dict[str, Adapter]) -> ProfileFile:
+    if not (is_checkpoint(name) or adapters):
         raise ConfigError(
             f"--start-vllm takes its flags from a profile, and {name!r} has none",
             f"{nearest(name)}Give one of {', '.join(shipped('configs/teachers'))}, a YAML file "
             "with one, a checkpoint folder, a Hub id, or start a server yourself and name it with "
             "--endpoint.",
         )
+    try:
+        tree = json.loads(file_in(name, "tokenizer.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # what is missing is said with the profile
+        tree = {}
+    special = [token["content"] for token in tree.get("added_tokens", ()) if token["special"]]
+    if tags := [tag for tag in _TAGS if tag in special]:
+        raise ConfigError(
+            f"{name} marks its thinking by control tokens ({' '.join(tags)}), which vLLM leaves "
+            "out of its answers",
+            "Write a profile with thinking.parser, which moves the thinking to a field, and give "
+            "its file as the model.",
+        )
     return profile_of_weights(name)
 
 
-def _lora(adapters: list[Adapter]) -> dict[str, str | int | list[str]]:
-    """The flags of ``vllm serve`` for these adapters."""
-    rank = max(adapter.rank for adapter in adapters)
-    flags: dict[str, str | int | list[str]] = {
-        "enable-lora": "",
-        "max-loras": len(adapters),
-        "max-lora-rank": next((known for known in _RANKS if known >= rank), rank),
-        "lora-modules": [f"{adapter.name}={adapter.name}" for adapter in adapters],
-    }
-    # vLLM renders the prompts of adapters with the template of the base.
-    templates = [_template(adapter) for adapter in adapters]
-    if len({file and file.read_text(encoding="utf-8") for file in templates}) > 1:
+def _lora(adapters: list[Adapter], base: str, has_role: bool) -> Flags:
+    """The flags of ``vllm serve`` for these adapters; ``has_role``: the base is asked as well."""
+    for adapter in adapters:
+        if adapter.has_patterns or adapter.rank > max(_RANKS):
+            lacks = "ranks or scales that differ between its layers"
+            if not adapter.has_patterns:
+                lacks = f"the rank {adapter.rank}, above {max(_RANKS)}"
+            raise ConfigError(
+                f"The adapter {adapter.name} has {lacks}, which vLLM does not serve",
+                f"Merge it: heavydistill merge --adapter {adapter.name} --out "
+                f"{adapter.name}-merged",
+            )
+    revisions = list(dict.fromkeys(adapter.revision for adapter in adapters))
+    if len(revisions) > 1:
         first, second = (adapter.name for adapter in adapters)
         raise ConfigError(
-            f"The chat templates of {first} and {second} differ, and a server has one for all of "
-            "its models",
-            "Train both on sets that were built for one student, or serve each of them by its own "
-            "server.",
+            f"{first} and {second} were trained on different revisions of their base",
+            "Merge each with `heavydistill merge`, and serve them by a server each.",
         )
-    if templates[0]:
-        flags["chat-template"] = str(templates[0])
+    rank = max(adapter.rank for adapter in adapters)
+    flags: Flags = {
+        "enable-lora": "",
+        "max-loras": len(adapters),
+        "max-lora-rank": next(known for known in _RANKS if known >= rank),
+        # As JSON, because a path may hold the sign that separates name and path.
+        "lora-modules": [json.dumps({"name": a.name, "path": a.name}) for a in adapters],
+    }
+    if template := _template(adapters, base, has_role):
+        flags["chat-template"] = template
+    if revisions[0]:
+        flags["revision"] = revisions[0]
     return flags
 
 
-def _template(adapter: Adapter) -> Path | None:
+def _template(adapters: list[Adapter], base: str, has_role: bool) -> str:
+    """The chat template that the server needs beside its own, which is the base's; or empty.
+
+    Raises:
+        ConfigError: Two of the models have different ones, and a server has one for all.
+    """
+    names = [adapter.name for adapter in adapters] + ([base] if has_role else [])
+    own = {name: _own_template(name) for name in (base, *names)}
+    texts = {name: own[name][0] or own[base][0] for name in names}
+    first, *others = names
+    if other := next((name for name in others if texts[name] != texts[first]), None):
+        raise ConfigError(
+            f"The chat templates of {first} and {other} differ, and a server has one for all of "
+            "its models",
+            "Serve each of them by a server of its own, or train both on sets that were built for "
+            "one student.",
+        )
+    text, file = own[first]
+    return "" if texts[first] == own[base][0] else file or text
+
+
+def _own_template(name: str) -> tuple[str, str]:
+    """(chat template, its file) of a folder or Hub id; both empty if it has none of its own."""
     try:
-        return file_in(adapter.name, "chat_template.jinja")
-    except (OSError, ValueError):  # trained with the template of the base
-        return None
+        file = file_in(name, "chat_template.jinja")
+        return file.read_text(encoding="utf-8"), str(file)
+    except (OSError, ValueError):
+        pass
+    try:
+        tree = json.loads(file_in(name, "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "", ""
+    text = tree.get("chat_template")
+    return (text, "") if isinstance(text, str) else ("", "")
