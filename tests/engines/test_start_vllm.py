@@ -34,6 +34,9 @@ def greedy(model: Path, texts: list[str]) -> list[str]:
 def test_adapters_of_both_roles_are_served_on_one_base(tmp_path):
     thinker = write_adapter(tmp_path / "thinker", TEACHER, strength=0.006)
     deliberator = write_adapter(tmp_path / "deliberator", TEACHER, strength=0.001, r=4)
+    for adapter in (thinker, deliberator):  # as a student's, whose template was mended
+        file = adapter / "chat_template.jinja"
+        file.write_text("{# trained #}" + file.read_text())
     done = run_command(
         *("generate", f"--thinker={thinker}", f"--deliberator={deliberator}", *SMALL),
         *(f"--out={tmp_path / 'run'}", "--limit=6", "--set=think.sampling.temperature=0"),
