@@ -45,7 +45,7 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Cache, Trajectory
 from heavydistill.train.grpo import episodes as playing
-from heavydistill.train.grpo.episodes import Episode, EpisodeRow, Episodes, PolicyCompletion
+from heavydistill.train.grpo.episodes import EpisodeRow, Episodes, PolicyCompletion, Rollout
 from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.train.grpo.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool
@@ -107,11 +107,11 @@ class Clock(TrainerCallback):
 class Recorded(Episodes):
     """Gives the same episodes in every generation."""
 
-    def __init__(self, k: int, played: list[Episode]) -> None:
-        self.k = k
+    def __init__(self, k: int, played: list[Rollout]) -> None:
+        self.k, self.d = k, 1
         self.played = played
 
-    def play(self, rows: Sequence[Mapping[str, Any]], *_: Any) -> list[Episode]:
+    def rollout(self, rows: Sequence[Mapping[str, Any]], *_: Any) -> list[Rollout]:
         return self.played[: len(rows)]
 
 
@@ -153,26 +153,17 @@ def model_of(chosen: argparse.Namespace) -> Any:
     return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
-def made_up(
-    chosen: argparse.Namespace, thinker: list[int], deliberator: list[int]
-) -> list[Episode]:
-    """Episodes whose rows have so many (prompt, completion) tokens."""
-    rng = random.Random(0)
+def made_up(lengths: Sequence[tuple[int, int]], seed: int = 0) -> Rollout:
+    """An episode whose rows have so many (prompt, completion) tokens; the last one deliberates."""
+    rng = random.Random(seed)
     asked = [{"role": "user", "content": "?"}]
 
     def row(prompt: int, completion: int) -> EpisodeRow:
         ids = rng.choices(range(100, 600), k=prompt + completion)
         return EpisodeRow(asked, ids[:prompt], PolicyCompletion(ids[prompt:], is_whole=True))
 
-    return [
-        Episode(
-            [*(row(*thinker) for _ in range(chosen.k)), row(*deliberator)],
-            [ATTEMPT] * chosen.k,
-            NO_CACHE,
-            None,
-        )
-        for _ in range(chosen.episodes * chosen.problems)
-    ]
+    rows = [row(*tokens) for tokens in lengths]
+    return Rollout(rows, [ATTEMPT] * (len(rows) - 1), NO_CACHE, None)
 
 
 def problems(number: int) -> Dataset:
@@ -220,7 +211,7 @@ def arguments(chosen: argparse.Namespace, folder: str) -> GRPOConfig:
     )
 
 
-def trainer_of(name: str, chosen: argparse.Namespace, folder: str, played: list[Episode]) -> Any:
+def trainer_of(name: str, chosen: argparse.Namespace, folder: str, played: list[Rollout]) -> Any:
     """One of the contestants, with these rollouts."""
     size = chosen.k + 1
 
@@ -259,7 +250,7 @@ def seconds_a_step(make: Callable[[], Any]) -> float:
     return clock.seconds / (clock.steps - WARM_UP)
 
 
-def compare(kind: str, chosen: argparse.Namespace, folder: str, played: list[Episode]) -> None:
+def compare(kind: str, chosen: argparse.Namespace, folder: str, played: list[Rollout]) -> None:
     """All contestants on the same rows, in turn."""
     names = ["bare", "rows", "episodes"]
     found: dict[str, list[float]] = {name: [] for name in names}
@@ -288,9 +279,9 @@ def split(chosen: argparse.Namespace, folder: str) -> None:
         context = AutoConfig.from_pretrained(chosen.model).max_position_embeddings
         args = arguments(chosen, folder)
 
-        def verdicts(completions: list[Any], **columns: Any) -> list[float]:
-            fields = ("problem", "text", "reference", "verifier", "verifier_args")
-            rows = zip(*(columns[name] for name in fields), strict=True)
+        def verdicts(completions: list[Any], prompts: list[Any], **columns: Any) -> list[float]:
+            fields = ("prompt", *playing.PROBLEM_COLUMNS)
+            rows = zip(prompts, *(columns[name] for name in fields[1:]), strict=True)
             asked = [playing.problem_of(dict(zip(fields, row, strict=True))) for row in rows]
             texts = [completion[0]["content"] for completion in completions]
             judged = pool.judge_all(zip(asked, texts, strict=True))
@@ -303,7 +294,7 @@ def split(chosen: argparse.Namespace, folder: str) -> None:
                 train_dataset=problems(chosen.problems * (chosen.steps + WARM_UP)),
                 reward_funcs=verdicts,
                 processing_class=tokenizer,
-                episodes=Episodes(run, chat, reader, context, args.max_completion_length),
+                episodes=Episodes(run, chat, reader, context, 1, args.max_completion_length),
                 verdicts=pool,
             ),
             Clock(),
@@ -338,12 +329,14 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=8, help="that are measured: a multiple of 4")
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
-    thinker = list(chosen.tokens)
+    thinker: tuple[int, int] = tuple(chosen.tokens)
     answer = thinker[1] // 7
     attempts = chosen.k * thinker[1] + thinker[0]
     with tempfile.TemporaryDirectory() as folder:
-        compare("equal", chosen, folder, made_up(chosen, thinker, thinker))
-        compare("mixed", chosen, folder, made_up(chosen, thinker, [attempts, answer]))
+        for name, last in {"equal": thinker, "mixed": (attempts, answer)}.items():
+            lengths = [thinker] * chosen.k + [last]
+            count = chosen.episodes * chosen.problems
+            compare(name, chosen, folder, [made_up(lengths, seed) for seed in range(count)])
         split(chosen, folder)
     return 0
 
