@@ -1,12 +1,12 @@
 """Compute the GPU memory of a training, and its tokens per step, without a GPU and without weights.
 
     python scripts/train_sizes.py sft --config 4b-lora --gpu_gib 48
-    python scripts/train_sizes.py grpo --config 1gpu/deliberator --model_name_or_path Qwen/Qwen3-4B
+    python scripts/train_sizes.py grpo --config 1gpu/deliberator
     python scripts/train_sizes.py sft --config 4b-full --accelerate zero2 --num_processes 2
 
 The other flags are those of `heavydistill sft` and `heavydistill grpo`, e.g. --lora_r 32. The model
-is one of the Qwen3 models whose shapes are below, or a folder with a config.json of type qwen3,
-qwen2 or llama.
+is one of the Qwen3 models whose shapes are below (Qwen/Qwen3-4B if the file names none), or a
+folder with a config.json of type qwen3, qwen2 or llama.
 
 All figures are computed. P are parameters, T those that are trained, N processes, S processes that
 share a row (context parallelism, else 1), R tokens of a micro-batch divided by S. Sizes of a layer:
@@ -369,8 +369,12 @@ def gib(size: float) -> str:
     return f"{size / GIB:7.1f}"
 
 
-def report(chosen: argparse.Namespace, words: Sequence[str]) -> list[str]:
-    """The lines to print; raises ConfigError if something is wrong or not covered."""
+def report(chosen: argparse.Namespace, words: Sequence[str]) -> tuple[list[str], float]:
+    """(the lines to print, the bytes of a GPU that are needed).
+
+    Raises:
+        ConfigError: A flag or a key is wrong, or not covered.
+    """
     options: type[TrainingOptions] = _Sft if chosen.stage == "sft" else _Grpo
     known = known_arguments(options)
     values = {name: each.default for name, each in known.items()} | given_values(options, words)
@@ -406,33 +410,25 @@ def report(chosen: argparse.Namespace, words: Sequence[str]) -> list[str]:
         f"{gib(parts['peak'])}  peak",
         f"{gib(parts['total'])}  with a reserve of 1.5 GiB and 5 % (assumed)",
     ]
+    needed = parts["total"]
     if values.get("use_vllm") and values["vllm_mode"] == "colocate":
-        lines += _of_vllm(shape, values, parts, chosen.gpu_gib or 80)
-    if chosen.gpu_gib:
-        fits = parts["total"] <= chosen.gpu_gib * GIB
-        lines.append(f"a GPU of {chosen.gpu_gib:g} GiB is {'enough' if fits else 'NOT enough'}")
-    return lines
+        share = values["vllm_gpu_memory_utilization"] * chosen.gpu_gib * GIB
+        sampling = share + parts["held"] - parts["gathered"] + _CONTEXT
+        needed = max(sampling, needed + share * (not values["vllm_enable_sleep_mode"]))
+        of_token = 4 * shape.layers * shape.kv_heads * shape.head_dim
+        room = max(0.0, share - 2 * shape.parameters - _ENGINE_OF_VLLM)
+        lines += [
+            f"{gib(share)}  vLLM while it samples, {gib(room).strip()} of it for its cache",
+            f"{gib(sampling)}  sampling: vLLM, the training's state and 1.5 GiB",
+            f"cache of vLLM: {of_token:,} bytes per token, {int(room / of_token):,} tokens",
+        ]
+    fits = "enough" if needed <= chosen.gpu_gib * GIB else "NOT enough"
+    lines.append(f"needed: {needed / GIB:.1f} GiB; a GPU of {chosen.gpu_gib:g} GiB is {fits}")
+    return lines, needed
 
 
-def _of_vllm(
-    shape: Shape, values: Mapping[str, Any], parts: Mapping[str, float], gpu_gib: float
-) -> list[str]:
-    share = values["vllm_gpu_memory_utilization"] * gpu_gib * GIB
-    of_token = 4 * shape.layers * shape.kv_heads * shape.head_dim
-    room = max(0.0, share - 2 * shape.parameters - _ENGINE_OF_VLLM)
-    sampling = share + parts["held"] - parts["gathered"] + _CONTEXT
-    lines = [
-        f"{gib(share)}  vLLM while it samples, of a GPU of {gpu_gib:g} GiB; "
-        f"{gib(room).strip()} for its cache",
-        f"{gib(sampling)}  sampling: vLLM, the training's state and 1.5 GiB",
-        f"cache of vLLM: {of_token:,} bytes per token, {int(room / of_token):,} tokens",
-    ]
-    if not values["vllm_enable_sleep_mode"]:
-        lines.append(f"{gib(parts['total'] + share)}  learning, with vLLM awake")
-    return lines
-
-
-def main() -> int:
+def parsed(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """(our flags, those of a training)."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -441,19 +437,22 @@ def main() -> int:
     parser.add_argument("stage", choices=("sft", "grpo"))
     parser.add_argument("--accelerate", default="single", help="name or file of a launch")
     parser.add_argument("--num_processes", type=int, help="GPUs, if not those of the launch")
-    parser.add_argument("--gpu_gib", type=float, help="memory of a GPU, to see what fits")
+    parser.add_argument("--gpu_gib", type=float, default=80, help="memory of a GPU (default: 80)")
     parser.add_argument(
         "--length",
         type=int,
         help=f"tokens of a pack or row (default: max_length, the context of vLLM, or {PACK:,})",
     )
-    chosen, words = parser.parse_known_args()
+    return parser.parse_known_args(words)
+
+
+def main() -> int:
     try:
-        for line in report(chosen, words):
-            print(line)
+        lines, _ = report(*parsed(sys.argv[1:]))
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
+    print(*lines, sep="\n")
     return 0
 
 

@@ -277,7 +277,8 @@ def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[st
     """
     record, launch, config = plan.record, plan.record.launch, plan.arguments.config
     accumulated = config.gradient_accumulation_steps
-    of_step = config.per_device_train_batch_size * launch.processes * accumulated
+    replicas = launch.processes // sharing()
+    of_step = config.per_device_train_batch_size * replicas * accumulated
     # As in the Trainer, the remainder of an epoch after its last full step is a step too.
     of_epoch = math.ceil(batches / accumulated)
     steps = math.ceil(of_epoch * float(config.num_train_epochs))
@@ -291,7 +292,8 @@ def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[st
         ("launch", where),
     ]
     wants_flash = plan.arguments.model.attn_implementation == AUTO
-    if wants_flash and launch.attention == FALLBACK and record.max_length > _LONG:
+    has_mask = sharing() == 1  # without one, sdpa is FlashAttention
+    if wants_flash and has_mask and launch.attention == FALLBACK and record.max_length > _LONG:
         text = (
             f"no FlashAttention on this machine: {FALLBACK} needs time and memory by the square "
             f"of {record.max_length:,} tokens; on a GPU: pip install 'heavydistill[kernels]'"
@@ -306,7 +308,8 @@ def planned(arguments: TrainArguments[TrainingOptions]) -> Launch:
     """Return the launch that flags and ``accelerate launch`` request, before anything is loaded.
 
     Raises:
-        ConfigError: FSDP is requested but would run as plain data parallelism.
+        ConfigError: FSDP is requested but would run as plain data parallelism, or processes would
+            share rows that are packed, or rows of a GRPO.
     """
     import torch
 
@@ -326,9 +329,28 @@ def planned(arguments: TrainArguments[TrainingOptions]) -> Launch:
                 "zero2 with use_cpu: true.",
             )
         engine = f"fsdp{version}"
+    if (shared := sharing()) > 1:
+        if config.script != "sft":
+            raise ConfigError(
+                f"The launch lets {shared} processes share a row, which only an SFT can do",
+                "Give another --accelerate, e.g. zero2.",
+            )
+        if getattr(config, "packing", False):
+            raise ConfigError(
+                f"packing: the launch lets {shared} processes share a row, where the rows of a pack "
+                "would see each other",
+                "Give --packing false.",
+            )
+        engine = f"{engine}, {shared} share a row"
     return Launch(
         processes=state.num_processes, engine=engine, device=device, attention=attention(arguments)
     )
+
+
+def sharing() -> int:
+    """Return the number of processes that share a row: accelerate's context parallelism."""
+    sizes = (os.environ.get(f"PARALLELISM_CONFIG_{each}_SIZE", "1") for each in ("CP", "SP"))
+    return math.prod(int(size) for size in sizes)
 
 
 def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
@@ -353,6 +375,8 @@ def attention(arguments: TrainArguments[TrainingOptions]) -> str:
     chosen = str(arguments.model.attn_implementation or FALLBACK)
     if chosen != AUTO:
         return chosen
+    if sharing() > 1:  # the launch names it too, and there is no mask
+        return FALLBACK
     import torch
     from transformers.utils import is_kernels_available
 

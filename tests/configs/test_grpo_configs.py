@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shipped import ROOT, command_of, values
+import train_sizes
+from shipped import ROOT, command_of, memory_of, values
 
 from heavydistill.config.run import load_config
 from heavydistill.train.arguments import TrainArguments
@@ -128,6 +129,32 @@ def test_the_command_in_its_first_line_is_the_one_to_give(file):
     launch = ROOT / f"configs/accelerate/{command_of(file)[0]}.yaml"
     assert values(launch)["num_processes"] == PROCESSES[file.parent.name]
     assert read(file).config.dataset_name or read(file).config.run
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_the_memory_that_it_names_is_the_computed_one_and_in_the_table(file):
+    if file.parent.name != "micro":
+        table = (CONFIGS / "README.md").read_text(encoding="utf-8")
+        row = next(row for row in table.splitlines() if row.startswith(f"| [{file.parent.name}]"))
+        assert f"{file.stem} {memory_of(file)}" in row
+
+
+def test_the_flags_for_a_smaller_gpu_are_flags_and_enough():
+    """The table in the README: model, mode, flags, memory."""
+    table = (CONFIGS / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (Qwen/\S+) \| `(1gpu/\w+)` \|(.*)\| ([\d.]+) GiB \|$", table, re.MULTILINE
+    )
+    assert len(rows) == 6
+    for model, name, flags, memory in rows:
+        words = ["--config", name, "--model_name_or_path", model, *flags.replace("`", "").split()]
+        chosen, others = train_sizes.parsed(["grpo", *words, "--gpu_gib", "24"])
+        needed = train_sizes.report(chosen, others)[1] / train_sizes.GIB
+        assert f"{needed:.1f}" == memory and needed < 24
+        trl = parse([*words, *given(CONFIGS / f"{name}.yaml")[2:], *HERE]).config
+        assert trl.steps_per_generation == STEPS * trl.gradient_accumulation_steps
+        assert trl.generation_batch_size % trl.num_generations == 0
+        assert (trl.vllm_max_model_length or 0) > trl.max_completion_length
 
 
 @pytest.mark.parametrize("file", RUNS, ids=lambda file: file.name)

@@ -6,7 +6,7 @@ from typing import Any
 
 import messages
 import pytest
-from shipped import ROOT, command_of, values
+from shipped import ROOT, command_of, memory_of, values
 
 from heavydistill.train import launch as launching
 from heavydistill.train.arguments import TrainArguments
@@ -15,6 +15,7 @@ from heavydistill.train.sft.train import SftConfig, parse
 pytest.importorskip("trl", reason="TRL is not installed")
 
 CONFIGS = ROOT / "configs"
+GUIDE = ROOT / "docs" / "guides" / "train.md"
 FILES = sorted((CONFIGS / "sft").glob("*.yaml"))
 LAUNCHES = sorted((CONFIGS / "accelerate").glob("*.yaml"))
 DEEPSPEED = [file for file in LAUNCHES if file.stem.startswith("zero")]
@@ -31,7 +32,7 @@ def read(file: Path) -> TrainArguments[SftConfig]:
 
 def test_there_are_files_for_all_sizes_and_launches():
     assert [file.stem for file in FILES] == ["1.7b", "32b-qlora", "4b-full", "4b-lora", "micro"]
-    named = ["cpu2", "ddp", "fsdp2", "single", "zero2", "zero3", "zero3_offload"]
+    named = ["cpu2", "ddp", "fsdp2", "single", "ulysses", "zero2", "zero3", "zero3_offload"]
     assert [file.stem for file in LAUNCHES] == named
 
 
@@ -70,6 +71,15 @@ def test_what_no_gpu_has_run_says_so_and_what_to_measure(file):
     said = file.read_text(encoding="utf-8")
     assert ("Not run on GPUs" if file in LAUNCHES else "computed, not run") in said
     assert "# To be measured: " in said
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.stem != "micro"], ids=lambda f: f.stem)
+def test_the_memory_that_it_names_is_the_computed_one_and_in_the_tables(file, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    memory = memory_of(file)
+    for page, name in ((file.parent / "README.md", file.name), (GUIDE, f"`{file.stem}`")):
+        rows = [row for row in page.read_text("utf-8").splitlines() if row.startswith("|")]
+        assert [row for row in rows if name in row and f"| {memory}" in row], page
 
 
 # --- How accelerate reads the launches.
@@ -111,7 +121,7 @@ def test_a_launch_has_only_keys_that_accelerate_knows(file):
     [
         ("single", None, 1), ("cpu2", "multi_gpu", 2), ("ddp", "multi_gpu", 8),
         ("fsdp2", "use_fsdp", 8), ("zero2", "use_deepspeed", 8), ("zero3", "use_deepspeed", 8),
-        ("zero3_offload", "use_deepspeed", 8),
+        ("zero3_offload", "use_deepspeed", 8), ("ulysses", "use_deepspeed", 8),
     ],
 )  # fmt: skip
 def test_a_launch_starts_what_it_says(name, launcher, processes):

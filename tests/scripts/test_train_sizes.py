@@ -256,7 +256,7 @@ def test_it_prints_what_a_training_needs(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}), encoding="utf-8")
     done = run_script(SCRIPT, "sft", "--config", "4b-lora", "--gpu_gib", "12", "--lora_r", "8")
     assert done.returncode == 0, done.stderr
-    assert "16,515,072 trained" in done.stdout and "is NOT enough" in done.stdout
+    assert "16,515,072 trained" in done.stdout and "12 GiB is NOT enough" in done.stdout
     for words, message in (
         (["--model_name_or_path", str(tmp_path)], "model_type gpt2 is not covered"),
         (["--model_name_or_path", "Qwen/Qwen4"], "its shape is not known"),

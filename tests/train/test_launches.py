@@ -48,6 +48,21 @@ DeepSpeedEngine.step = shows
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+# Runs a script as it is. On a CPU, accelerate does not start DeepSpeed's own communication.
+COMMUNICATES = """
+import deepspeed, runpy, sys
+from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
+
+register = UlyssesSPAttentionHF.register_with_transformers
+
+def communicates(*given, **named):
+    deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
+    return register(*given, **named)
+
+UlyssesSPAttentionHF.register_with_transformers = communicates
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 _LIMIT_S = 1700
 _GONE_S = 300
 
@@ -212,6 +227,38 @@ def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
     assert 0 < record.result.rollouts["reward"].first < 1
     assert {"eval_hm", "eval_v", "eval_pass_at_1"} <= record.result.rollouts.keys()
     assert 0 < change(out, runs.STUDENT) < 1e-2
+
+
+def test_two_processes_that_share_a_row_train_as_one_does(sets, compiled, tmp_path):
+    file, script = tmp_path / "ulysses.yaml", tmp_path / "communicates.py"
+    script.write_text(COMMUNICATES, "utf-8")
+    text = (ACCELERATE / "ulysses.yaml").read_text("utf-8")
+    file.write_text(text.replace("sp_size: 8", "sp_size: 2"), "utf-8")
+    flags = ["--config", str(SFT / "micro.yaml"), "--role", "deliberator", "--packing", "false"]
+    flags += ["--dataset_name", str(sets), "--gradient_accumulation_steps", "1", "--muon", "false"]
+    flags += ["--max_steps", str(STEPS), "--save_steps", str(STEPS), "--eval_steps", str(STEPS)]
+    flags += ["--warmup_steps", "0", "--logging_steps", "1"]
+    # Without a GPU, what the processes exchange must be of one length.
+    flags += ["--pad_to_multiple_of", "1024"]
+    done = []
+    for processes, launch in ((1, ACCELERATE / "single.yaml"), (2, file)):
+        out = tmp_path / str(processes)
+        ran = run(
+            *["-m", "accelerate.commands.launch", "--config_file", str(launch)],
+            *["--num_processes", str(processes), "--main_process_port", "0", str(script)],
+            *["scripts/sft.py", *flags, "--output_dir", str(out)],
+            **compiled,
+        )
+        assert ran.code == 0, ran.said[-6000:]
+        assert f"{STEPS} of 1 rows" in ran.said
+        done.append(Trained(out, read_record(out)))
+    alone, two = done
+    assert two.record.launch.engine == "zero2, 2 share a row"
+    assert logged(two.folder, "loss") == pytest.approx(logged(alone.folder, "loss"), abs=1e-4)
+    # DeepSpeed and transformers both sum over the processes; what is clipped is the same.
+    norms = [2 * norm for norm in logged(alone.folder, "grad_norm")]
+    assert logged(two.folder, "grad_norm") == pytest.approx(norms, rel=1e-3)
+    assert change(two.folder, alone.folder) < 1e-4 < change(two.folder, runs.STUDENT)
 
 
 def same(two: Trained, alone: Trained, within: float = 1e-4) -> None:

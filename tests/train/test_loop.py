@@ -11,7 +11,7 @@ import messages
 import pytest
 import torch
 from recorded import K16, history
-from trainings import RECORD, sft_arguments
+from trainings import RECORD, grpo_arguments, sft_arguments
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.train import loop
@@ -100,6 +100,20 @@ def test_deepspeed_is_planned_with_its_stage(tmp_path, monkeypatch, by):
         keys["deepspeed"] = tmp_path / "zero.json"
         keys["deepspeed"].write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
     assert loop.planned(sft_arguments("sets", tmp_path, **keys)).engine == "zero3"
+
+
+@pytest.mark.parametrize("kind", ["CP", "SP"])
+def test_processes_that_share_rows_get_no_packs_and_no_grpo(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv(f"PARALLELISM_CONFIG_{kind}_SIZE", "2")
+    for message, arguments in (
+        ("packs_shared", sft_arguments("sets", tmp_path, packing="true")),
+        ("grpo_shares_rows", grpo_arguments("sets", tmp_path)),
+    ):
+        with messages.raises(message):
+            loop.planned(arguments)
+    rows = sft_arguments("sets", tmp_path, packing="false", attn_implementation="auto")
+    launch = loop.planned(rows)
+    assert (launch.engine, launch.attention) == ("single, 2 share a row", "sdpa")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from heavydistill.train.loop import (
     common_summary,
     new_record,
     run_training,
+    sharing,
     step_at_end,
     trainer_options,
 )
@@ -121,6 +122,8 @@ def new_trainer(plan: SftPlan) -> SFTTrainer:
     config.chat_template_path = None  # the tokenizer has the template
     # No row is cut by this, and TRL refuses it with padding_free without packing.
     config.max_length = plan.record.max_length if config.packing else None
+    if sharing() > 1 and config.pad_to_multiple_of is None:
+        config.pad_to_multiple_of = 2 * sharing()  # every process gets as many tokens
     return RolesTrainer(
         muon=config.muon,
         train_dataset=plan.train,
@@ -171,7 +174,7 @@ def summary(plan: SftPlan) -> list[tuple[str, str]]:
         unit = "packs"
         size += f", {record.tokens / (record.sequences * record.max_length):.1%} full"
     learnt = f"{record.learnt_tokens:,} are learnt ({record.learnt_tokens / record.tokens:.0%})"
-    of_batch = config.per_device_train_batch_size * record.launch.processes
+    of_batch = config.per_device_train_batch_size * (record.launch.processes // sharing())
     return [
         *lines,
         (unit, size),
