@@ -1,11 +1,13 @@
 """Every file in configs/sft and configs/accelerate is read as strictly as when it is used."""
 
 import functools
+import re
 from pathlib import Path
 from typing import Any
 
 import messages
 import pytest
+import train_sizes
 from shipped import ROOT, command_of, memory_of, values
 
 from heavydistill.train import launch as launching
@@ -80,6 +82,22 @@ def test_the_memory_that_it_names_is_the_computed_one_and_in_the_tables(file, mo
     for page, name in ((file.parent / "README.md", file.name), (GUIDE, f"`{file.stem}`")):
         rows = [row for row in page.read_text("utf-8").splitlines() if row.startswith("|")]
         assert [row for row in rows if name in row and f"| {memory}" in row], page
+
+
+def test_the_table_of_long_rows_is_the_computed_one():
+    part = GUIDE.read_text("utf-8").partition("### Long rows")[2].partition("###")[0]
+    head, _, *rows = (line.strip("|").split("|") for line in part.splitlines() if line[:1] == "|")
+    assert len(head) == 6 and len(rows) == 3
+    for length, *figures in rows:
+        for column, figure in zip(head[1:], figures, strict=True):
+            config, *launch = re.findall("`([^`]+)`", column)
+            words = ["sft", "--config", config, "--length", length.replace(",", "").strip()]
+            chosen, others = train_sizes.parsed(
+                [*words, *(f"--accelerate={name}" for name in launch)]
+            )
+            assert (
+                f"{train_sizes.report(chosen, others)[1] / train_sizes.GIB:.1f}" == figure.strip()
+            )
 
 
 # --- How accelerate reads the launches.
