@@ -337,7 +337,7 @@ def planned(arguments: TrainArguments[TrainingOptions]) -> Launch:
             )
         if getattr(config, "packing", False):
             raise ConfigError(
-                f"packing: the launch lets {shared} processes share a row, where the rows of a pack "
+                f"packing: the launch lets {shared} processes share a row, and the rows of a pack "
                 "would see each other",
                 "Give --packing false.",
             )

@@ -204,6 +204,11 @@ def _check_script(script: str, words: list[str]) -> None:
     if path.stem in ("sft", "grpo", "merge"):
         _check_verb([path.stem, *words])
         return
+    if path.stem == "train_sizes":  # its other flags are those of a training
+        import train_sizes
+
+        train_sizes.report(*train_sizes.parsed(words))
+        return
     parse = argparse.ArgumentParser.parse_args
 
     def parse_alone(parser: argparse.ArgumentParser) -> None:
