@@ -9,7 +9,8 @@ log-probabilities. vLLM is asleep at that time and holds next to nothing. Three 
 - an episode: two attempts each of 4k, 8k, 12k and 16k tokens on prompts of 4k, one deliberation of
   8k tokens on a prompt of 24k.
 
-Bound: a peak of 80 GB. Seconds are those of the second of two steps.
+Bound: a peak of 80 GB. Beside it stands the peak that scripts/train_sizes.py computes for the same
+rows. Seconds are those of the second of two steps.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared import (
+    GIB,
     LIMIT_GIB,
     TINY,
     Clock,
@@ -32,6 +34,7 @@ from shared import (
 
 from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.train.grpo.trainer import RlTrainer
+from scripts import train_sizes
 
 K = 16 if TINY else 1024
 LAST = (24 * K, 8 * K)
@@ -44,6 +47,18 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
     ),
 }
 BOUND = f"peak {LIMIT_GIB:.1f} GiB"
+
+
+def computed(rows: list[tuple[int, int]], is_joint: bool) -> float:
+    """GiB of the peak, as computed; rows are padded to the longest of their pass."""
+    attempts, last = (rows[:-1], rows[-1:]) if is_joint else ([], rows)
+    passes = [
+        len(part) * sum(map(max, zip(*part, strict=True))) for part in (attempts, last) if part
+    ]
+    method = train_sizes.Method(adapter=True, dtype="bfloat16", rank=32)
+    shape = train_sizes.SHAPES["Qwen/Qwen3-4B"]
+    engine = train_sizes.Engine()
+    return train_sizes.memory(shape, method, engine, sum(passes), max(passes))["peak"] / GIB
 
 
 def check() -> None:
@@ -70,6 +85,8 @@ def check() -> None:
             text, fits = memory()
             del trainer
             speed = f"{clock.seconds[-1]:.2f} s, {tokens / clock.seconds[-1]:,.0f} tokens/s"
+            if not TINY:
+                text += f" (computed: {computed(rows, kind is JointTrainer):.1f})"
             row(what, BOUND, f"{text}; {speed}", fits)
 
 

@@ -249,7 +249,7 @@ def _type(hint: Any, link: Callable[[type[Any]], str] = str) -> str:
         return f"mapping to {_type(arguments[1], link)}"
     if hint in NAMES:
         return NAMES[hint]
-    if hint is Any:
+    if hint in (Any, object):
         return "any"
     if isinstance(hint, type) and next(_classes_in(hint), None):
         return link(hint)
