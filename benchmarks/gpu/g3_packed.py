@@ -45,6 +45,8 @@ def packs(
     most = gigabytes * 1e9 / GIB
     bound = f"rows apart, peak {most:.1f} GiB"
     with measuring(what, bound):
+        if "8bit" in str(keys.get("optim")):
+            import bitsandbytes  # noqa: F401
         free()
         plan = sft_plan(
             size,

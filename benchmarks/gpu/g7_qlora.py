@@ -41,10 +41,10 @@ def check() -> None:
     with measuring(what, bound):
         import bitsandbytes  # noqa: F401
 
+        models = {layers: checkpoint(Path(f"model-{layers}"), "32B", layers) for layers in LAYERS}
+        data = sets(Path("data"), models[LAYERS[0]])
         peaks = []
-        for layers in LAYERS:
-            model = checkpoint(Path(f"model-{layers}"), "32B", layers)
-            data = sets(Path(f"data-{layers}"), model)
+        for layers, model in models.items():
             plan = sft_plan(
                 "32b-qlora",
                 model,

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from shared import ROOT, ROW, TINY, checkpoint, measuring, named, report, row, sets, sft_plan
+from run import ROW
+from shared import ROOT, TINY, checkpoint, measuring, named, report, row, sets, sft_plan
 from transformers import TrainerCallback
 
 from heavydistill.train.sft.train import new_trainer

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROW = "row: "
+"""Start of a line with a row of the table, as JSON."""
 LIMIT_S = 600
 COLUMNS = ("check", "what", "where", "bound", "measured", "verdict")
 LAST_LINES = 25
@@ -40,24 +42,31 @@ def run(name: str, file: Path, is_tiny: bool) -> list[dict[str, str]]:
             "TRL_EXPERIMENTAL_SILENCE": "1",
             **({"CUDA_VISIBLE_DEVICES": ""} if is_tiny else {}),
         }
+        process = subprocess.Popen(
+            [sys.executable, file],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
         try:
-            done = subprocess.run(
-                [sys.executable, file],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                cwd=folder,
-                env=environment,
-                timeout=LIMIT_S,
-            )
-            printed, end = done.stdout, f"ended with code {done.returncode}" * bool(done.returncode)
-        except subprocess.TimeoutExpired as late:
-            printed = (late.stdout or b"").decode(errors="replace")
+            printed, _ = process.communicate(timeout=LIMIT_S)
+            end = f"ended with code {process.returncode}" if process.returncode else ""
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # and what it started
+            printed, _ = process.communicate()
             end = f"not done after {LIMIT_S} s"
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
     lines = printed.splitlines()
     rows = [json.loads(line.removeprefix(ROW)) for line in lines if line.startswith(ROW)]
     if end or not rows:
-        rows.append(dict.fromkeys(COLUMNS, "") | {"measured": end, "verdict": "failed"})
+        rows.append(
+            dict.fromkeys(COLUMNS, "") | {"what": file.name, "measured": end, "verdict": "failed"}
+        )
     if any(row["verdict"] == "failed" for row in rows):
         print(f"{name}:", *lines[-LAST_LINES:], sep="\n  ", file=sys.stderr)
     return [{"check": name} | row for row in rows]

@@ -17,12 +17,11 @@ from typing import Any
 
 import torch
 from invented import write_run
+from run import ROW
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, TrainerCallback
 
 ROOT = Path(__file__).parents[2]
 STUDENT = ROOT / "heavydistill" / "micro" / "student"
-ROW = "row: "
-"""Start of a line with a row of the table, as JSON."""
 TINY = not torch.cuda.is_available()
 WHERE = "cpu, tiny" if TINY else torch.cuda.get_device_name()
 DEVICE = "cpu" if TINY else "cuda"
