@@ -14,9 +14,9 @@ H hidden, I intermediate, Q heads x head_dim, K key-value heads x head_dim, h an
 
 weights      2 P bytes in bfloat16, 4 P in float32. In 4 bits, a weight of a linear layer has 1/2,
              a scale for 64 weights 1 byte, and a scale for 256 scales 4 (bitsandbytes, nested); the
-             embeddings keep 2. DeepSpeed computes in bfloat16: 2 P, in stage 3 2 P / N; FSDP keeps
-             4 P / N.
-adapter      r (in + out) per linear layer, in float32, on 4 bits in bfloat16 (PEFT, TRL).
+             embeddings keep 2. DeepSpeed computes in bfloat16: 2 P. ZeRO-3 and FSDP divide by N.
+adapter      r (in + out) per linear layer, in float32; in bfloat16 on 4 bits (TRL) and with
+             DeepSpeed.
 gradients    in the type of the trained weights, and as much again in the buckets of DDP (torch).
              ZeRO: 4 T / N, added in float32, and 1 GB for a bucket of 5e8 bfloat16 values
              (deepspeed, zero/config.py). FSDP: 4 T / N.
