@@ -113,5 +113,5 @@ def test_a_training_goes_on_from_its_checkpoint(sets, tmp_path):
     out = tmp_path / "out"
     trained(sets, out, FLOAT32, **keys)
     shutil.rmtree(last_checkpoint(out))  # as if it had ended at the second step
-    gaps = trained(sets, out, FLOAT32, **keys)
+    gaps = trained(sets, out, FLOAT32, **keys, resume_from_checkpoint=True)
     assert len(gaps) == 1 and gaps[0][1] < 1e-5
