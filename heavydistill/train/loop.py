@@ -330,21 +330,26 @@ def planned(arguments: TrainArguments[TrainingOptions]) -> Launch:
             )
         engine = f"fsdp{version}"
     if (shared := sharing()) > 1:
-        if config.script != "sft":
-            raise ConfigError(
-                f"The launch lets {shared} processes share a row, which only an SFT can do",
-                "Give another --accelerate, e.g. zero2.",
-            )
-        if getattr(config, "packing", False):
-            raise ConfigError(
-                f"packing: the launch lets {shared} processes share a row, and the rows of a pack "
-                "would see each other",
-                "Give --packing false.",
-            )
+        _refuse_shared_rows(config, shared)
         engine = f"{engine}, {shared} share a row"
     return Launch(
         processes=state.num_processes, engine=engine, device=device, attention=attention(arguments)
     )
+
+
+def _refuse_shared_rows(config: TrainingOptions, shared: int) -> None:
+    """Raise ConfigError if the rows of this training cannot be shared by processes."""
+    if config.script != "sft":
+        raise ConfigError(
+            f"The launch lets {shared} processes share a row, which only an SFT can do",
+            "Give another --accelerate, e.g. zero2.",
+        )
+    if getattr(config, "packing", False):
+        raise ConfigError(
+            f"packing: the launch lets {shared} processes share a row, and the rows of a pack "
+            "would see each other",
+            "Give --packing false.",
+        )
 
 
 def sharing() -> int:
