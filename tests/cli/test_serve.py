@@ -147,7 +147,7 @@ def test_a_replay_needs_neither_gpu_nor_vllm(served):
 def test_a_server_that_cannot_start_is_told_with_its_log_and_what_mends_it(machine):
     code, printed = machine.run("dies")
     assert code == 2 and "Traceback" not in printed
-    assert "vLLM ended with code 1 before it was ready. The GPUs have too little" in printed
+    assert "vLLM ended with code 1 before it was ready. There is too little" in printed
     assert "--set endpoint.context=N" in printed and str(machine.log) in printed
     assert printed.rstrip().endswith("says:\nValueError: No available memory for the cache blocks.")
     assert not machine.out.exists()
