@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-_MOST_ENDS = 3
+_MOST_ENDS = 3  # tokens that end a turn: GGUF has eos, eot and eom
+_CHATML = (  # as a template of Ollama
+    "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n"
+    "{{ end }}<|im_start|>assistant\n"
+)
 QUANTS = ("bf16", "f16", "f32", "q8_0", "q5_1", "q4_0")
 _KINDS = {
     "LlamaForCausalLM": "llama",
@@ -68,7 +72,6 @@ def export_gguf(model: Path, out: Path, quant: str = "bf16") -> GgufFile:
         ConfigError: The package gguf is not installed; there is no model in the folder, it cannot
             be read, it is an adapter, or it has an architecture, a tokenizer, ends or a
             quantization that cannot be written. Nothing was written.
-
     """
     try:
         import gguf
@@ -144,12 +147,6 @@ def _for_ollama(tokenizer: PreTrainedTokenizerBase) -> str:
             system = head.removeprefix(opened).removesuffix(closed)
     lines = [f'SYSTEM """{system}"""'] if system else []
     return "\n".join([*lines, 'PARAMETER stop "<|im_end|>"', f'TEMPLATE """{_CHATML}"""', ""])
-
-
-_CHATML = (
-    "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n"
-    "{{ end }}<|im_start|>assistant\n"
-)
 
 
 def _file_type(quant: str) -> str:
