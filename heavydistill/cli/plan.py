@@ -154,10 +154,7 @@ def _lines_on_unfit(faults: Sequence[str]) -> Iterator[str]:
 
 def _print_load(plan: Plan, console: Console) -> None:
     """Print the requests in flight for each GPU of the server; warn if they leave it idle."""
-    from heavydistill.models.vllm.server import largest_setup
-    from heavydistill.models.vllm.weights import to_serve
-
-    gpus, _ = largest_setup(to_serve(plan.config))
+    gpus = plan.run.server.gpus if plan.run.server else 0
     slots = plan.config.endpoint.slots
     if not gpus:
         say(f"Requests in flight: {slots:,}; there is no GPU, and vLLM runs on the CPU", console)

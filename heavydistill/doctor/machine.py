@@ -27,7 +27,7 @@ from heavydistill.models.profiles import Profile, ProfileFile, provider_at, serv
 from heavydistill.models.registry import open_engine
 from heavydistill.models.request import Request, discard, user_turn
 from heavydistill.models.resolve import REQUESTS_PER_REPLICA
-from heavydistill.models.vllm.server import largest_setup, vllm
+from heavydistill.models.vllm.server import own_server, vllm
 from heavydistill.sandbox import bubblewrap
 
 _GIB = 1 << 30
@@ -121,7 +121,7 @@ def _vllm(
     for teacher in teachers:
         check = f"serve {teacher.name}"
         try:
-            count, _ = largest_setup(teacher)
+            count = own_server(teacher).gpus
         except ConfigError as error:
             yield Finding(check, "failure", error.what, error.fix)
             continue

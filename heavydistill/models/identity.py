@@ -25,7 +25,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -61,15 +61,12 @@ class KnownModel:
 _LINE = TypeAdapter(KnownModel)
 
 
-def identified(
-    run: ResolvedRun, contact: ServerProbe, server: Sequence[str] = (), saves: bool = False
-) -> ResolvedRun:
+def identified(run: ResolvedRun, contact: ServerProbe, saves: bool = False) -> ResolvedRun:
     """Return the run with the number of each served model in its endpoints' ``identities``.
 
     Args:
         run: Resolved run with a journal, whose servers answer.
         contact: Contact that has listed the servers' models.
-        server: Command of the server that the run starts, if any; it need not run yet.
         saves: Whether to record models that the journal does not know.
 
     Raises:
@@ -77,12 +74,13 @@ def identified(
             ``endpoint.fresh`` is not set; or addresses of an endpoint serve different models.
         JournalError: The file of the journal is damaged.
     """
+    weights = run.server.weights if run.server else ""
 
     def of(*models: ResolvedModel | None) -> tuple[dict[str, Any], dict[str, Evidence]]:
         """Return the changes of the models' endpoint, and what each is recognised by."""
         served = {model.profile.model: model for model in models if model and not model.is_local}
         by_name = {
-            name: _find(model, Path(run.config.journal or ""), contact, server, saves)
+            name: _find(model, Path(run.config.journal or ""), contact, weights, saves)
             for name, model in served.items()
             if not _is_known_by_name(model.profile, model.endpoint)
         }
@@ -144,12 +142,11 @@ def _is_known_by_name(profile: Profile, endpoint: Endpoint) -> bool:
 
 
 def _find(
-    model: ResolvedModel, journal: Path, contact: ServerProbe, server: Sequence[str], saves: bool
+    model: ResolvedModel, journal: Path, contact: ServerProbe, weights: str, saves: bool
 ) -> KnownModel:
     """The entry of a served model in the journal, with what was seen of it now."""
     profile, endpoint = model.profile, model.endpoint
-    if endpoint.start_vllm:  # `vllm serve WEIGHTS`
-        weights = server[2] if server else ""
+    if endpoint.start_vllm:
         own = profile.model if Path(profile.model).is_dir() else weights  # of an adapter
         now = Evidence(folder=_of_adapter(own, weights), root=own)
     else:

@@ -237,13 +237,17 @@ def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -
         **profile.vllm.flags,
         **setup.flags,
     }
-    weights = setup.model or profile.hub or profile.folder or profile.name
-    command = ["vllm", "serve", weights]
+    command = ["vllm", "serve", weights_of(profile, setup)]
     for flag, value in flags.items():
         if value is not None:
             values = value if isinstance(value, list) else [str(value)] if value != "" else []
             command += [f"--{flag}", *values]
     return command
+
+
+def weights_of(profile: ProfileFile, setup: Setup) -> str:
+    """Folder or Hub id of the weights that a setup serves."""
+    return setup.model or profile.hub or profile.folder or profile.name
 
 
 def _resolved(folder: str | None, file: Path) -> str | None:

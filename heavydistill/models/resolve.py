@@ -26,13 +26,13 @@ from heavydistill.models.profiles import PROVIDERS, Profile, provider_at
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import JUDGE, THINK
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
-from heavydistill.models.vllm.server import command, largest_setup
+from heavydistill.models.vllm.server import OwnServer, own_server
 from heavydistill.models.vllm.weights import to_serve
 
 PAPER_BUDGET_TOKENS = 80_000  # token budget of a cache in arXiv 2605.02396
-# Sampling of a judge: votes must be able to differ, and a verdict is one word after short thinking.
 REQUESTS_PER_REPLICA = 256
 """Requests in flight for each replica of a model that the run serves: vLLM's own default."""
+# Sampling of a judge: votes must be able to differ, and a verdict is one word after short thinking.
 JUDGE_SAMPLING = Sampling(temperature=0.7, top_p=0.95, top_k=0, max_tokens=8192)
 _PROPERTIES_OF_A_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
 
@@ -68,6 +68,7 @@ class ResolvedRun:
     deliberator: ResolvedModel  # Reader of the caches, even if the run has no deliberations
     judge: ResolvedModel | None  # None if no judge is configured
     contexts: tuple[Context, ...] = ()  # The context of each served model, with its source
+    server: OwnServer | None = None  # Server that the run starts, if any
 
     @property
     def models(self) -> list[ResolvedModel]:
@@ -80,26 +81,12 @@ class ResolvedRun:
         return not all(model.is_local for model in self.models)
 
     def server_command(self) -> list[str]:
-        """The command that serves the teacher on this machine; empty without
-        ``endpoint.start_vllm``.
+        """The command that starts ``server``; empty without one.
 
         Raises:
-            ConfigError: No setup in the profile fits this machine, or vLLM is not installed.
+            ConfigError: vLLM is not installed.
         """
-        return command(to_serve(self.config), self.config.endpoint.context)
-
-    def for_own_server(self) -> ResolvedRun:
-        """This run with as many requests in flight as the server that it starts can use.
-
-        A configured ``endpoint.concurrency`` is kept, and the default where the server runs on
-        processors alone. Raises ConfigError as ``server_command``.
-        """
-        endpoint = self.config.endpoint
-        gpus, setup = largest_setup(to_serve(self.config))
-        if "concurrency" in endpoint.model_fields_set or not gpus:
-            return self
-        most = REQUESTS_PER_REPLICA * setup.data_parallel
-        return self.with_endpoint(endpoint.model_copy(update={"concurrency": most}))
+        return self.server.command(self.config.endpoint.context) if self.server else []
 
     def in_stage(self, stage: str) -> ResolvedModel:
         """The model for a stage (see ``models.request``).
@@ -139,7 +126,9 @@ class ResolvedRun:
             judge = moved(judge, _judge_endpoint(config))
         thinker = moved(self.thinker, endpoint) if self.thinker else None
         deliberator = moved(self.deliberator, endpoint)
-        return ResolvedRun(config, thinker, deliberator, judge, self.contexts)
+        return dataclasses.replace(
+            self, config=config, thinker=thinker, deliberator=deliberator, judge=judge
+        )
 
 
 def resolve(
@@ -147,6 +136,7 @@ def resolve(
     contact: ServerProbe | None = None,
     stage: str = "deliberate",
     context: int | None = None,
+    starts: bool = True,
 ) -> ResolvedRun:
     """Complete a configuration with facts from profiles, capability files and servers.
 
@@ -155,6 +145,8 @@ def resolve(
             sends no request.
         context: Context in tokens that an earlier run with the same models used, which this run
             continues; it is used unless a smaller one is known.
+        starts: Whether the server of ``endpoint.start_vllm`` will be started, which must then be
+            possible on this machine.
 
     Raises:
         TeacherError: A model is unknown, cannot run here, or its server hides the thinking; or as
@@ -163,10 +155,10 @@ def resolve(
             in money and a price is unknown, or a model cannot be served here.
     """
     roles = config.roles
-    endpoint = located(config.endpoint)
-    if endpoint.start_vllm and endpoint.context is None:
-        _, setup = largest_setup(to_serve(config))
-        endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
+    endpoint, server = located(config.endpoint), None
+    if endpoint.start_vllm and (starts or endpoint.context is None):
+        server = own_server(to_serve(config))
+        endpoint = _of_own_server(endpoint, server)
     response, budget = config.deliberate.sampling.max_tokens, config.cache.budget_tokens
     needed = 0
     if response and budget:
@@ -205,7 +197,7 @@ def resolve(
         judge, decided["judge"], seen_by_judge = _judge(config, config.judge, contact)
         contexts += [context for context in seen_by_judge if context not in contexts]
     config = config.model_copy(update=decided)
-    return ResolvedRun(config, thinks, reads, judge, tuple(contexts))
+    return ResolvedRun(config, thinks, reads, judge, tuple(contexts), server)
 
 
 def located(endpoint: Endpoint) -> Endpoint:
@@ -233,6 +225,17 @@ def located(endpoint: Endpoint) -> Endpoint:
             "api_key_env": endpoint.api_key_env or known.key_env,
         }
     )
+
+
+def _of_own_server(endpoint: Endpoint, server: OwnServer) -> Endpoint:
+    """The endpoint with the context of the server that the run starts, and its requests in flight.
+
+    What is configured is kept, and the default concurrency for a server on processors alone.
+    """
+    known: dict[str, int] = {"context": endpoint.context or server.setup.max_model_len}
+    if server.gpus and "concurrency" not in endpoint.model_fields_set:
+        known["concurrency"] = REQUESTS_PER_REPLICA * server.setup.data_parallel
+    return endpoint.model_copy(update=known)
 
 
 def _reach(

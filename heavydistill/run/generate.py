@@ -136,17 +136,15 @@ def check(
     folder, journal = _places(config, asks)
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
     context = context_before(config, folder)
-    run = with_tokenizer(resolve(config, contact, context=context))
+    run = with_tokenizer(resolve(config, contact, context=context, starts=asks))
     config = run.config
     for model in run.models:
         if asks and model.is_local:  # before the model is loaded
             require_template(model.profile.model)
-    server = None
-    if config.endpoint.start_vllm and asks:
-        server, run = run.server_command(), run.for_own_server()
+    server = run.server_command() if asks else []
     if contact:
         require_endpoints(run, contact)
-        run = identified(run, contact, server or ())
+        run = identified(run, contact)
         config = run.config
     recover(folder)
     changed = _changed(config, folder)
@@ -167,7 +165,7 @@ def check(
         journal=journal,
         server_log=folder.with_name(f"{folder.name}.vllm.log"),
         unfit=loaded.unfit,
-        server=server,
+        server=server or None,
         pools=pools,
         outside=loaded.outside,
         marker=loaded.marker,
@@ -309,7 +307,7 @@ def _identified(plan: Plan) -> Plan:
     contact = plan.contact or ServerProbe()
     if not plan.config.endpoint.start_vllm:
         require_endpoints(plan.run, contact)
-    run = identified(plan.run, contact, plan.server or (), saves=True)
+    run = identified(plan.run, contact, saves=True)
     return dataclasses.replace(plan, run=run)
 
 
@@ -334,7 +332,7 @@ def _pool(plan: Plan, ray: str | None) -> ShardPool | None:
         )
     from heavydistill.run.ray import RayPool
 
-    return RayPool(ray, plan.run, plan.server)
+    return RayPool(ray, plan.run)
 
 
 def _publish(plan: Plan, place: Workplace, interrupted: bool) -> RunResult:

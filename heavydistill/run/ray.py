@@ -13,7 +13,6 @@ Not covered: nodes that join during a run, which get no work.
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import uuid
@@ -51,18 +50,17 @@ class RayPool:
             that this machine is part of, ``ray://host:port`` another one. If Ray is initialized
             already, that cluster is used.
         run: The run.
-        server: Command with which each shard starts a server; None for no server.
 
     Raises:
         ConfigError: The cluster cannot be joined, or has too few GPUs for a server.
         RunError: The journal cannot be written.
     """
 
-    def __init__(self, address: str, run: ResolvedRun, server: list[str] | None = None) -> None:
+    def __init__(self, address: str, run: ResolvedRun) -> None:
         self._joined = not ray.is_initialized()
         if self._joined:
             join(address)
-        self.count, self._gpus = _spread(address, run, server or [])
+        self.count, self._gpus = _spread(address, run)
         self._token = _token(run)
         self.surroundings: Surroundings | None = Surroundings(
             heavydistill.__version__, Path.cwd(), self._token, _passed(run)
@@ -100,7 +98,7 @@ class RayPool:
             ray.shutdown()
 
 
-def _spread(address: str, run: ResolvedRun, server: list[str]) -> tuple[int, float]:
+def _spread(address: str, run: ResolvedRun) -> tuple[int, float]:
     """Return (number of shards, GPUs per shard).
 
     Raises:
@@ -108,9 +106,7 @@ def _spread(address: str, run: ResolvedRun, server: list[str]) -> tuple[int, flo
     """
     nodes = [n["Resources"] for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU")]
     there = [int(node.get("GPU", 0)) for node in nodes]
-    if server:
-        flags = ("--tensor-parallel-size", "--data-parallel-size")
-        gpus = math.prod(int(server[server.index(flag) + 1]) for flag in flags if flag in server)
+    if run.server and (gpus := run.server.gpus):
         if not (servers := sum(each // gpus for each in there)):
             raise ConfigError(
                 f"--ray {address}: no node has the {gpus} GPUs that --start-vllm needs",

@@ -112,6 +112,7 @@ def test_the_server_has_the_flags_of_the_profile(served):
     ]
     shown = " ".join(printed.replace("\\\n", "").split())
     assert " ".join(given[:4]) in shown and str(machine.log) in printed
+    assert fake_vllm.gpus_listed(machine.bin) == 1
     log = machine.log.read_text().splitlines()
     assert log[0].endswith(" ".join(given[-4:])) and log[-1] == "Application startup complete."
     assert "Loading safetensors checkpoint shards: 80%" in log

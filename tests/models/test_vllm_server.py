@@ -4,10 +4,13 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import fake_vllm
 import pytest
+from rich.console import Console
 
+from heavydistill.cli.plan import print_plan
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.models.contact import ServerProbe
@@ -83,13 +86,29 @@ def test_each_replica_has_its_requests_in_flight(gpus, tmp_path, here, keys, exp
     assert endpoints == {expected} == {plan.config.endpoint.concurrency}
 
 
+def test_machine_and_weights_are_looked_at_once(gpus, tmp_path, monkeypatch):
+    gpus(2)
+    opened, read_text = [], Path.read_text
+
+    def counting(path: Path, *args: Any, **kwargs: Any) -> str:
+        opened.append(path.name)
+        return read_text(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", counting)
+    plan = check(configured(str(MICRO), out=str(tmp_path / "run")))
+    print_plan(plan, Console())
+    assert plan.run.server and plan.server and plan.run.server.gpus == 2
+    assert opened.count("tokenizer.json") == 1
+    assert fake_vllm.gpus_listed(tmp_path / "bin") == 1
+
+
 @pytest.mark.parametrize(
     ("here", "used", "parallel"), [(1, 1, 1), (3, 2, 2), (7, 4, 4), (8, 8, 8), (10, 8, 8)]
 )
 def test_the_largest_setup_that_fits_is_taken(gpus, here, used, parallel):
     gpus(here)
-    count, setup = server.largest_setup(profile_of("qwen3-8b"))
-    assert (count, setup.data_parallel) == (used, parallel)
+    own = server.own_server(profile_of("qwen3-8b"))
+    assert (own.gpus, own.setup.data_parallel) == (used, parallel)
 
 
 def test_the_context_is_that_of_the_server(gpus):
@@ -180,7 +199,7 @@ def test_an_adapter_on_a_changed_base_is_another_model(gpus, tmp_path):
     run = resolve(configured(tuned, journal=str(tmp_path / "journal")))
 
     def number() -> str:
-        seen = identified(run, ServerProbe(), run.server_command(), saves=True)
+        seen = identified(run, ServerProbe(), saves=True)
         return seen.config.endpoint.identities[run.deliberator.profile.model]
 
     assert number() == number() == ""

@@ -1,9 +1,11 @@
 """Runs on a real Ray cluster of nodes on this machine, one of which is lost during a run."""
 
+import dataclasses
 import importlib.util
 import os
 import signal
 import subprocess
+from typing import Any
 
 import messages
 import pytest
@@ -12,7 +14,10 @@ from fake_server import serving
 from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, Slow, asking, planned, seeds, timeless
 
 from heavydistill.config.run import load_config
-from heavydistill.models.resolve import resolve
+from heavydistill.models.profiles import Setup
+from heavydistill.models.registry import profile_of
+from heavydistill.models.resolve import ResolvedRun, resolve
+from heavydistill.models.vllm.server import OwnServer
 from heavydistill.run.generate import check, run
 from heavydistill.run.ray import _passed, _spread, _token, join
 from heavydistill.store.traces import read_traces
@@ -101,25 +106,34 @@ SERVED = {"teacher": "m", "endpoint.base_url": "http://h/v1", "endpoint.tokenize
 
 
 @pytest.mark.parametrize(
-    ("keys", "server", "expected"),
+    ("keys", "of_server", "expected"),
     [
-        ({}, "", (5, 1)),  # a model in each shard, and a shard on each GPU
-        (SERVED, "", (2, 0)),  # on each node
-        (SERVED, "vllm --tensor-parallel-size 2", (2, 2)),  # on each pair, for a server of its own
-        (SERVED, "vllm --data-parallel-size 2 --tensor-parallel-size 2", (1, 4)),
-        (SERVED, "vllm", (5, 1)),
+        ({}, None, (5, 1)),  # a model in each shard, and a shard on each GPU
+        (SERVED, None, (2, 0)),  # on each node
+        (SERVED, 2, (2, 2)),  # on each pair, for a server of its own
+        (SERVED, 4, (1, 4)),
+        (SERVED, 1, (5, 1)),
+        (SERVED, 0, (2, 0)),  # on each node, for a server on its processors
     ],
 )
-def test_shards_are_as_many_as_nodes_gpus_or_servers(monkeypatch, keys, server, expected):
+def test_shards_are_as_many_as_nodes_gpus_or_servers(monkeypatch, keys, of_server, expected):
     monkeypatch.setattr("ray.nodes", lambda: NODES)
-    assert _spread("auto", resolve(load_config(None, keys)), server.split()) == expected
+    assert _spread("auto", with_server(keys, of_server)) == expected
+
+
+def with_server(keys: dict[str, Any], gpus: int | None) -> ResolvedRun:
+    """A run that starts a server on so many GPUs; None: no server."""
+    run = resolve(load_config(None, keys))
+    if gpus is None:
+        return run
+    own = OwnServer(profile_of("qwen3-8b"), gpus, Setup(max_model_len=4096))
+    return dataclasses.replace(run, server=own)
 
 
 def test_a_server_that_no_node_has_the_gpus_for_is_refused(monkeypatch):
     monkeypatch.setattr("ray.nodes", lambda: NODES)
-    words = ["vllm", "serve", "m", "--tensor-parallel-size", "2", "--data-parallel-size", "4"]
     with messages.raises("ray_no_gpus", gpus=8):
-        _spread("auto", resolve(load_config(None, SERVED)), words)
+        _spread("auto", with_server(SERVED, 8))
 
 
 def test_the_key_of_the_endpoint_goes_to_the_shards(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import ConfigError, RunError, TeacherError
-from heavydistill.models.profiles import ProfileFile, Setup, serve_command
+from heavydistill.models.profiles import ProfileFile, Setup, serve_command, weights_of
 from heavydistill.models.vllm import supervisor
 
 # Called while the server starts, with the seconds so far and the last line of its log.
@@ -99,15 +99,27 @@ class VllmServer:
         )
 
 
-def command(profile: ProfileFile, context: int | None) -> list[str]:
-    """The command that serves a model on this machine; ``context`` None keeps the setup's context.
+@dataclass(frozen=True, slots=True)
+class OwnServer:
+    """What a run serves on this machine. The server need not run yet."""
 
-    Raises:
-        ConfigError: No setup in the profile fits this machine, or vLLM is not installed.
-    """
-    count, _ = largest_setup(profile)
-    _, *words = serve_command(profile, count, context) or []
-    return [vllm(), *words]
+    profile: ProfileFile  # Profile of the model, with the flags for its adapters
+    gpus: int  # Number of GPUs that it uses; 0 on the CPU
+    setup: Setup  # Setup of the profile for so many GPUs
+
+    @property
+    def weights(self) -> str:
+        """Folder or Hub id of the weights, of adapters those of their base."""
+        return weights_of(self.profile, self.setup)
+
+    def command(self, context: int | None) -> list[str]:
+        """The command that starts it; ``context`` None keeps the setup's context.
+
+        Raises:
+            ConfigError: vLLM is not installed.
+        """
+        _, *words = serve_command(self.profile, self.gpus, context) or []
+        return [vllm(), *words]
 
 
 @contextlib.contextmanager
@@ -117,7 +129,7 @@ def served(
     """Serve a model while the block runs.
 
     Args:
-        words: A command from ``command``.
+        words: A command from ``OwnServer.command``.
         endpoint: The endpoint of the run, with ``start_vllm``.
         log: File to which the server's output is appended.
         on_start: Called twice a second until the server is healthy.
@@ -240,10 +252,10 @@ def gpus() -> int:
     return len(list(itertools.takewhile(is_there, map(str.strip, visible.split(",")))))
 
 
-def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
-    """(number of GPUs, setup): the profile's setup that uses the most GPUs of this machine.
+def own_server(profile: ProfileFile) -> OwnServer:
+    """The server with the profile's setup that uses the most GPUs of this machine.
 
-    Without a GPU, a vLLM built for CPUs serves what fits on one: the number is 0.
+    Without a GPU, a vLLM built for CPUs serves what fits on one.
 
     Raises:
         ConfigError: The profile has no setup that fits; the message says why.
@@ -263,7 +275,7 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
     elsewhere = "name a server that serves it with --endpoint"
     if not here:
         if (setup := profile.vllm.setup(0)) and _is_for_cpus():
-            return 0, setup
+            return OwnServer(profile, 0, setup)
         raise ConfigError(
             "--start-vllm needs a GPU, and there is none: nvidia-smi lists none, "
             "or CUDA_VISIBLE_DEVICES hides them",
@@ -279,7 +291,7 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
             f"{profile.vllm.why_null}",
             f"Use more GPUs, name a profile of your own with a set-up that fits, or {elsewhere}.",
         )
-    return max(fitting), setups[max(fitting)]
+    return OwnServer(profile, max(fitting), setups[max(fitting)])
 
 
 def _is_for_cpus() -> bool:

@@ -25,7 +25,7 @@ def install(folder: Path, gpus: int) -> dict[str, str]:
     folder.mkdir(exist_ok=True)
     listing = "".join(f"echo 'GPU {n}: Fake 80GB (UUID: GPU-{n}abc)'\n" for n in range(gpus))
     scripts = {
-        "nvidia-smi": f"#!/bin/sh\n{listing}",
+        "nvidia-smi": f"#!/bin/sh\necho asked >> {folder}/listed\n{listing}",
         "vllm": f'#!/bin/sh\nexec {sys.executable} {__file__} "$@"\n',
     }
     for name, text in scripts.items():
@@ -39,6 +39,12 @@ def asked(folder: Path) -> list[dict[str, Any]]:
     """The bodies of the requests so far, with the process that answered them as ``pid``."""
     file = folder / "requests.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def gpus_listed(folder: Path) -> int:
+    """How often ``nvidia-smi`` was asked so far."""
+    file = folder / "listed"
+    return len(file.read_text().splitlines()) if file.exists() else 0
 
 
 def _main() -> None:
