@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import fake_vllm
+import messages
 import pytest
 from rich.console import Console
 
@@ -33,7 +34,15 @@ def gpus(tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
 
     give(0)
+    version(tmp_path, "echo 0.31.0")
     return give
+
+
+def version(tmp_path: Path, does: str) -> None:
+    """The Python beside ``vllm``, which prints its version, does this."""
+    python = tmp_path / "bin" / "python"
+    python.write_text(f"#!/bin/sh\n{does}\n")
+    python.chmod(0o755)
 
 
 def configured(teacher: str, **overrides: object) -> RunConfig:
@@ -219,14 +228,23 @@ def test_thinking_between_control_tokens_needs_a_profile(gpus, tmp_path):
 
 
 def test_a_vllm_for_cpus_serves_without_a_gpu(gpus, tmp_path):
-    python = tmp_path / "bin" / "python"
-    python.write_text("#!/bin/sh\necho 0.31.0+cpu\n")
-    python.chmod(0o755)
+    version(tmp_path, "echo 0.31.0+cpu")
     plan = check(configured(str(MICRO), out=str(tmp_path / "run")))
     assert plan.server and {"--no-enable-chunked-prefill", "--enforce-eager"} < set(plan.server)
     assert plan.config.endpoint.concurrency == 32
-    python.write_text("#!/bin/sh\necho 0.31.0\n")
+    version(tmp_path, "echo 0.31.0")
     assert "vLLM's own build for CPUs" in refused(configured(str(MICRO))).fix
+
+
+def test_a_vllm_whose_version_is_unknown_is_not_taken_for_one_of_gpus(gpus, tmp_path):
+    version(tmp_path, "echo PackageNotFoundError: vllm >&2; exit 1")
+    with messages.raises("vllm_version", path=tmp_path / "bin" / "vllm") as caught:
+        check(configured(str(MICRO)))
+    assert "PackageNotFoundError: vllm" in caught.value.what
+    (tmp_path / "bin" / "python").unlink()
+    assert "No such file" in refused(configured(str(MICRO))).what
+    gpus(1)  # with GPUs, either build is said by vLLM itself
+    assert resolve(configured(str(MICRO))).server
 
 
 def test_a_checkpoint_with_a_profile_can_be_served(gpus, tmp_path):

@@ -295,13 +295,31 @@ def own_server(profile: ProfileFile) -> OwnServer:
 
 
 def _is_for_cpus() -> bool:
-    """Whether the command ``vllm`` is of a build for processors, as its version says."""
-    with contextlib.suppress(ConfigError, OSError):
-        python = Path(vllm()).resolve().with_name("python")
-        version = "import importlib.metadata as m; print(m.version('vllm'))"
-        done = subprocess.run([python, "-c", version], capture_output=True, text=True)
-        return "cpu" in done.stdout
-    return False
+    """Whether the command ``vllm`` is of a build for processors, as its version says.
+
+    Raises:
+        ConfigError: There is a command, but the Python beside it does not know its version.
+    """
+    try:
+        path = vllm()
+    except ConfigError:
+        return False
+    python = Path(path).resolve().with_name("python")
+    words = [python, "-c", "import importlib.metadata as m; print(m.version('vllm'))"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True)
+        why = next(reversed(done.stderr.strip().splitlines()), f"code {done.returncode}")
+    except OSError as error:
+        why = str(error.strerror)
+    else:
+        if not done.returncode:
+            return "cpu" in done.stdout
+    raise ConfigError(
+        f"--start-vllm finds no GPU, and it cannot be read whether {path} is a build for CPUs: "
+        f"{python} does not know the version of vLLM: {why}",
+        "Repair this installation of vLLM, put another one first on PATH, use a machine with GPUs, "
+        "or name a server with --endpoint.",
+    )
 
 
 def vllm() -> str:
