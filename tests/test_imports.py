@@ -60,3 +60,13 @@ def test_no_module_outside_pipeline_imports_a_heavy_package():
     done = _python(IMPORT_ALL)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 10
+
+
+def test_a_run_loads_sympy_only_for_a_verdict():
+    done = _python(
+        "import sys, heavydistill.run.recipe.pipeline\n"
+        "from heavydistill.verifiers import registry\n"
+        "assert 'sympy' not in sys.modules\n"
+        "assert registry.get('procedural')"
+    )
+    assert done.returncode == 0, done.stderr

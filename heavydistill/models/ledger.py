@@ -89,7 +89,8 @@ class Balance:
 
     def line(self) -> bytes:
         """This balance as a line of the account's file: JSON, padded to a fixed length."""
-        return json.dumps(dataclasses.asdict(self)).encode().ljust(_LINE)
+        values = {name: getattr(self, name) for name in _NAMES}
+        return json.dumps(values).encode().ljust(_LINE)
 
     def plus(
         self,
@@ -108,6 +109,9 @@ class Balance:
             in_flight=max(0, self.in_flight + in_flight),
             ended=self.ended + ended,
         )
+
+
+_NAMES = [field.name for field in dataclasses.fields(Balance)]
 
 
 def most_cost(requests: list[Request], price: Price | None) -> Cost:
@@ -400,8 +404,7 @@ def _parsed(line: bytes, file: Path) -> Balance:
     text = line.rstrip(b"\0 ").decode(errors="replace")
     try:
         fields: dict[str, Any] = json.loads(text) if text else {}
-        names = {field.name for field in dataclasses.fields(Balance)}
-        return Balance(**{name: value for name, value in fields.items() if name in names})
+        return Balance(**{name: value for name, value in fields.items() if name in _NAMES})
     except (ValueError, TypeError, AttributeError):
         raise ConfigError(
             f"The account {file} is damaged, so the amount spent is not known",

@@ -128,7 +128,7 @@ class Writer:
     def copy(self, row: dict[str, Any]) -> None:
         """Add a row given as a dictionary, as ``rows_in`` yields it."""
         self._group.append(row)
-        self._characters += len(str(row))  # an estimate: most of a row is text
+        self._characters += _characters(row)
         self.rows += 1
         if len(self._group) == self._most or self._characters >= _GROUP_CHARACTERS:
             self._flush()
@@ -144,6 +144,15 @@ class Writer:
         group, self._group, self._characters = self._group, [], 0
         if group:
             self._writer.write_table(pa.Table.from_pylist(group, self._schema))
+
+
+def _characters(value: object) -> int:
+    """The number of characters in all texts of a row."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_characters, value.values()))
+    return sum(map(_characters, value)) if isinstance(value, list) else 0
 
 
 def rows_in(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import importlib
@@ -10,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.publish import check_before, publish_trained
 from heavydistill.report.terminal import going_on, print_command
-from heavydistill.run.rows import without_bars
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train.arguments import TrainingOptions, given_values
@@ -72,7 +72,7 @@ def _train(options: type[TrainingOptions], arguments: Mapping[str, object]) -> T
         texts = [str(v) if isinstance(v, str | Path) else json.dumps(v) for v in values]
         words += [f"--{name}={texts[0]}"] if len(texts) == 1 else [f"--{name}", *texts]
     check_files(options, given_values(options, words))
-    with without_bars():
+    with _without_bars():
         return run_script(options.script, words, is_shown=False)
 
 
@@ -248,3 +248,17 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
             f"The model is in {folder}; its evaluation ended with exit code {done.returncode}",
             f"Repeat it: heavydistill evaluate {' '.join(flags)}",
         )
+
+
+@contextlib.contextmanager
+def _without_bars() -> Iterator[None]:
+    """Turn off the bars of ``datasets``, which would disturb our progress line."""
+    from datasets import utils
+
+    had_bars = not utils.are_progress_bars_disabled()
+    utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if had_bars:
+            utils.enable_progress_bars()

@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.errors import StoppedError, TeacherError
@@ -141,23 +141,32 @@ class OpenAIEngine:
             TeacherError: The key or every request is refused, or the thinking is missing. Both
                 errors are raised only after the requests in flight have been answered and saved.
         """
+        answered = submit(self._generated(requests, keep))
+        try:
+            return answered.result()
+        finally:
+            answered.cancel()
+
+    async def _generated(self, requests: list[Request], keep: Keep) -> list[Response]:
         # Each call requests one or several samples of one prompt. Replies may change ``_n``.
         calls, n = [], self._n
         for _, same in groupby(requests, key=lambda r: (r.messages, r.sampling)):
             samples = list(same)
             for start in range(0, len(samples), n):
-                calls.append(submit(self._call(samples[start : start + n], keep)))
+                call = self._call(samples[start : start + n], keep)
+                calls.append(self._loop.create_task(call))
         stopped: StoppedError | TeacherError | None = None
         responses: list[Response] = []
         try:
-            for call in calls:
+            for task in calls:
                 try:
-                    responses += call.result()
+                    responses += await task
                 except (StoppedError, TeacherError) as error:  # await the others: they are billed
                     stopped = stopped or error
         finally:
-            for call in calls:
-                call.cancel()
+            for task in calls:
+                task.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
         if stopped:
             raise stopped
         return responses
@@ -379,18 +388,20 @@ class OpenAIEngine:
 
     async def _dismissable(self, work: Coroutine[object, object, _Result]) -> _Result:
         """Await ``work``; raises ``_DismissedError`` as soon as this engine is drained."""
-        task = asyncio.ensure_future(work)
+        if self.is_drained:
+            work.close()
+            raise _DismissedError
+        task = cast("asyncio.Task[object]", asyncio.current_task())
         self._queued.add(task)
         try:
-            if self.is_drained:
-                task.cancel()
-            await asyncio.wait([task])
-        finally:  # this coroutine itself may be cancelled
-            task.cancel()
+            return await work
+        except asyncio.CancelledError:
+            if not self.is_drained:
+                raise
+            task.uncancel()
+            raise _DismissedError from None
+        finally:
             self._queued.discard(task)
-        if task.cancelled():
-            raise _DismissedError
-        return task.result()
 
     async def _exchange(self, server: Server, samples: list[Request]) -> _Outcome:
         """Send one request and read its reply; an error is part of the outcome.

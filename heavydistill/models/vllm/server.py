@@ -305,7 +305,7 @@ def _is_for_cpus() -> bool:
     except ConfigError:
         return False
     python = Path(path).resolve().with_name("python")
-    words = [python, "-c", "import importlib.metadata as m; print(m.version('vllm'))"]
+    words = [str(python), "-c", "import importlib.metadata as m; print(m.version('vllm'))"]
     try:
         done = subprocess.run(words, capture_output=True, text=True)
         why = next(reversed(done.stderr.strip().splitlines()), f"code {done.returncode}")

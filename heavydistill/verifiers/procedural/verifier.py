@@ -30,7 +30,6 @@ from heavydistill.schema import Problem
 from heavydistill.text.extraction import boxed
 from heavydistill.verifiers.base import Decision, Verifier, error_evidence, error_reason
 from heavydistill.verifiers.normal import plain_decimal, without_text_macro
-from heavydistill.verifiers.procedural.families import judge
 
 MOST_CHARACTERS = 10_000
 MOST_STEPS_TO_DIE = 3
@@ -141,6 +140,8 @@ class Procedural(Verifier):
         return boxed(text) or Decision("incorrect", "no_answer")
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
+        from heavydistill.verifiers.procedural.families import judge  # imports sympy
+
         spec = Spec.from_args(problem.verifier_args)
         given = without_text_macro(candidate)
         if len(given) > MOST_CHARACTERS:

@@ -80,7 +80,7 @@ def test_a_scorer_that_breaks_is_undecided_and_the_answer_is_kept(monkeypatch):
     def broken(*_):
         raise KeyError("metadata")
 
-    monkeypatch.setattr("heavydistill.verifiers.procedural.verifier.judge", broken)
+    monkeypatch.setattr("heavydistill.verifiers.procedural.families.judge", broken)
     verdict = judged(made("gcd"), r"\boxed{asdf}")
     assert (verdict.label, verdict.reason) == ("undecided", "verifier_error:KeyError")
     assert verdict.extracted == "asdf"
