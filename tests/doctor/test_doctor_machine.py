@@ -72,6 +72,15 @@ def test_a_package_out_of_its_range_or_missing_is_a_failure_with_the_command(mon
     assert "vllm" not in found  # an extra that is not there is no fault
 
 
+def test_a_vllm_that_is_too_new_for_trl_is_a_warning_with_the_range(monkeypatch):
+    real = importlib.metadata.version
+    new = {"vllm": "0.99.0"}
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: new.get(name) or real(name))
+    vllm = look()["vllm"]
+    assert vllm.result == "warning" and "0.99.0, but <=0.31.0,>=0.28" in vllm.text
+    assert vllm.fix == "pip install -c constraints.txt 'vllm<=0.31.0,>=0.28'"
+
+
 def test_gpus_that_torch_cannot_use_are_a_warning(commands):
     gpus(commands, H100)
     gpu = look()["gpu"]

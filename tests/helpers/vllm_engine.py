@@ -9,6 +9,7 @@ as it is made.
 
 from __future__ import annotations
 
+import importlib.metadata
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +127,7 @@ def install(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype = torch.float32)
     import trl.generation.vllm_generation as ours
 
     LLM.made, LLM.dtype = [], dtype
+    found(monkeypatch, "0.31.0")
     monkeypatch.setattr(ours, "is_vllm_available", lambda *_: True)
     for name, value in {"LLM": LLM, "SamplingParams": SamplingParams}.items():
         monkeypatch.setattr(ours, name, value, raising=False)
@@ -133,3 +135,17 @@ def install(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype = torch.float32)
         monkeypatch.setenv(name, "0")  # TRL sets them for the whole process
         monkeypatch.delenv(name)
     return LLM.made
+
+
+def found(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
+    """The metadata of the installed packages have vLLM in this version; None: not at all."""
+    distribution = importlib.metadata.distribution
+
+    def of(name: str) -> Any:
+        if name != "vllm":
+            return distribution(name)
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return SimpleNamespace(version=version)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", of)

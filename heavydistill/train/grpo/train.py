@@ -26,6 +26,7 @@ from heavydistill.train.grpo.judge import RolloutJudge, judge_of, opened, rules_
 from heavydistill.train.grpo.options import DELIBERATOR, JOINT, THINKER
 from heavydistill.train.grpo.resolve import RolloutSettings, context_of, resolve, wording_of
 from heavydistill.train.grpo.reward import JUDGE_METRICS, METRICS, UNDECIDED, VerdictReward
+from heavydistill.train.grpo.vllm import require_vllm
 from heavydistill.train.held_out import GARBLED, HeldOut, held_out
 from heavydistill.train.loop import (
     TrainingPlan,
@@ -98,6 +99,8 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
             "load an adapter that is merged into sharded weights",
             "Give --use_vllm true and no adapter, or launch with zero2 or zero3.",
         )
+    if config.use_vllm:
+        require_vllm()
     sets = find_sets(config)
     base = load_base(arguments, [sets] if sets else [])
     settings = resolve(arguments, base, sets)

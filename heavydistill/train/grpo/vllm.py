@@ -22,9 +22,11 @@ are trained on count: a generation whose responses are all left out of the loss 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Any
 
 import torch
+from packaging.requirements import Requirement
 
 from heavydistill.errors import ConfigError
 
@@ -33,6 +35,31 @@ if TYPE_CHECKING:
 
 # Largest mean absolute difference of log-probabilities that is taken for rounding, in nats.
 _ROUNDING = {True: 1e-3, False: 0.1}  # by whether training and vLLM both compute in float32
+_INSTALL = "`pip install -c constraints.txt -e '.[train,vllm]'`"
+
+
+def require_vllm() -> None:
+    """Check that the installed vLLM is one that TRL can send weights to.
+
+    Raises:
+        ConfigError: vLLM is not installed, or its version is outside the range of the extra vllm.
+    """
+    declared = {
+        each.name: each.specifier for each in map(Requirement, requires("heavydistill") or ())
+    }
+    try:
+        installed = version("vllm")
+    except PackageNotFoundError:
+        raise ConfigError(
+            "use_vllm is set, but vLLM is not installed",
+            f"Install it with {_INSTALL}, or give --use_vllm false.",
+        ) from None
+    if "vllm" in declared and not declared["vllm"].contains(installed, prereleases=True):
+        raise ConfigError(
+            f"use_vllm is set, but TRL cannot send weights to vLLM {installed}, only to "
+            f"{declared['vllm']}",
+            f"Install a version in this range with {_INSTALL}, or give --use_vllm false.",
+        )
 
 
 def check_gap(gap: float, step: int, is_float32: bool, temperature: float) -> None:
@@ -54,9 +81,9 @@ def check_gap(gap: float, step: int, is_float32: bool, temperature: float) -> No
         f"At step {step}, the log-probabilities of sampled tokens from vLLM and from the training "
         f"differ by {gap:.2g} nats on average, more than rounding ({bound:.2g}): vLLM samples from "
         "other weights than those that are trained",
-        "Give --use_vllm false, or install the tested versions with `pip install -c "
-        "constraints.txt -e '.[train,vllm]'`. A server must have been started with the model of "
-        "model_name_or_path and with --logprobs-mode processed_logprobs.",
+        f"Give --use_vllm false, or install the tested versions with {_INSTALL}. A server must "
+        "have been started with the model of model_name_or_path and with --logprobs-mode "
+        "processed_logprobs.",
     )
 
 

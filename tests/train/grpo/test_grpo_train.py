@@ -7,6 +7,7 @@ from typing import Any
 
 import messages
 import pytest
+import vllm_engine
 from messages import message
 from runs import rows
 from set_folders import rewrite
@@ -73,6 +74,31 @@ def test_another_minor_version_of_trl_is_refused(sets, tmp_path, monkeypatch, ca
     assert main(grpo_flags(sets, tmp_path / "out", dry_run=True, **FEW), GRPO) == 2
     said = capsys.readouterr().err
     assert "TRL 1.17.2 is installed" in said and "pip install 'trl==1.16.*'" in said
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        (None, message("no_vllm_to_train")),
+        ("0.99.1", message("vllm_unlike_trl", version="0.99.1")),
+        ("0.21.0+cu129", message("vllm_unlike_trl", version="0.21.0+cu129")),
+    ],
+)
+def test_a_vllm_that_trl_cannot_use_is_refused(
+    sets, tmp_path, monkeypatch, capsys, installed, said
+):
+    monkeypatch.chdir(tmp_path)
+    vllm_engine.found(monkeypatch, installed)
+    assert main(grpo_flags(sets, "out", use_vllm=True, **FEW), GRPO) == 2
+    printed = capsys.readouterr().err
+    assert said in printed and "--use_vllm false" in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_of_the_allowed_vllm_is_not_refused(sets, tmp_path, monkeypatch, capsys):
+    vllm_engine.found(monkeypatch, "0.31.0+cpu")
+    given = grpo_flags(sets, tmp_path / "out", use_vllm=True, dry_run=True, **FEW)
+    assert main(given, GRPO) == 0, capsys.readouterr().err
 
 
 def test_fsdp_needs_vllm_and_no_adapter(sets, tmp_path, monkeypatch):
