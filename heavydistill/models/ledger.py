@@ -340,10 +340,13 @@ class Ledger:
             with self._locked() as lines:
                 if not self._is_mine(lines):
                     return  # a later attempt has already booked this reservation
-                # If killed between both writes, too much remains reserved, never too little.
-                self._write(lines, 0, lines[0].plus(spent=cost, ended=1))
+                booked = lines[0].plus(spent=cost, ended=1)
+                if self._own:
+                    # If killed between both writes, too much remains reserved, never too little.
+                    self._write(lines, 0, booked)
+                    booked = lines[self._own]
                 freed = Cost(-reserved.tokens, -reserved.usd)
-                self._write(lines, self._own, lines[self._own].plus(reserved=freed, in_flight=-1))
+                self._write(lines, self._own, booked.plus(reserved=freed, in_flight=-1))
         except StoppedError as fault:
             # Raised by the next ``reserve``: raising here would lose the response, which is billed.
             self._fault = fault
