@@ -48,6 +48,11 @@ def file_in(model: str, file: str, revision: str | None = None) -> Path:
     return Path(hf_hub_download(model, file, revision=revision))
 
 
+def commit_of(model: str, file: str, revision: str | None = None) -> str:
+    """The commit of a Hub repository that ``file_in`` gives ``file`` from; raises its errors."""
+    return file_in(model, file, revision).parent.name  # the path contains snapshots/COMMIT
+
+
 def folder_digest(folder: Path) -> str:
     """Digest of the files of a checkpoint or adapter in a folder. Raises OSError."""
     digest = hashlib.sha256()

@@ -4,7 +4,8 @@ A server's name for a model says nothing of its weights: a retrained adapter, or
 quantization, can have the name and address of the old one. The file ``models.jsonl`` of a journal
 therefore records each model that a name has stood for, with what it is recognised by
 (``http.probe.Evidence``): the contents of the folder that the server's list of models names as
-``root``, if this machine can read it; a probe; and the address only if there is neither, and never
+``root``, if this machine can read it, or of an adapter from the Hub that the run itself serves the
+commit; a probe; and the address only if there is neither, and never
 for a server that the run starts or for several addresses. The first model of a name has the
 number "", and its responses the keys of journals without this file; later models have the numbers
 2, 3 and so on, which are part of their keys.
@@ -37,13 +38,15 @@ from heavydistill.errors import JournalError, TeacherError
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.http.probe import Evidence, probe
 from heavydistill.models.http.transport import submit
-from heavydistill.models.hub_files import folder_digest
+from heavydistill.models.hub_files import commit_of, folder_digest
+from heavydistill.models.local.adapter import CONFIG
 from heavydistill.models.profiles import Profile, provider_at
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun
+from heavydistill.models.vllm.server import OwnServer
 from heavydistill.store import segment
 
 FILE = "models.jsonl"
-_CONFIGS = ("config.json", "adapter_config.json")
+_CONFIGS = ("config.json", CONFIG)
 _MOST_BYTES = 32 * 2**30  # larger folders take minutes to read; the probe tells these models apart
 _log = logging.getLogger("heavydistill.models")
 
@@ -74,13 +77,12 @@ def identified(run: ResolvedRun, contact: ServerProbe, saves: bool = False) -> R
             ``endpoint.fresh`` is not set; or addresses of an endpoint serve different models.
         JournalError: The file of the journal is damaged.
     """
-    weights = run.server.weights if run.server else ""
 
     def of(*models: ResolvedModel | None) -> tuple[dict[str, Any], dict[str, Evidence]]:
         """Return the changes of the models' endpoint, and what each is recognised by."""
         served = {model.profile.model: model for model in models if model and not model.is_local}
         by_name = {
-            name: _find(model, Path(run.config.journal or ""), contact, weights, saves)
+            name: _find(model, Path(run.config.journal or ""), contact, run.server, saves)
             for name, model in served.items()
             if not _is_known_by_name(model.profile, model.endpoint)
         }
@@ -142,13 +144,12 @@ def _is_known_by_name(profile: Profile, endpoint: Endpoint) -> bool:
 
 
 def _find(
-    model: ResolvedModel, journal: Path, contact: ServerProbe, weights: str, saves: bool
+    model: ResolvedModel, journal: Path, contact: ServerProbe, server: OwnServer | None, saves: bool
 ) -> KnownModel:
     """The entry of a served model in the journal, with what was seen of it now."""
     profile, endpoint = model.profile, model.endpoint
     if endpoint.start_vllm:
-        own = profile.model if Path(profile.model).is_dir() else weights  # of an adapter
-        now = Evidence(folder=_of_adapter(own, weights), root=own)
+        now = _expected(profile.model, server)
     else:
         now = _observed(profile, endpoint, contact)
     match = _match(_known(journal, profile.model), now)
@@ -252,9 +253,16 @@ def _contents(entries: list[dict[str, object]], name: str) -> str:
     return _with_base(own, base)
 
 
-def _of_adapter(root: str, weights: str) -> str:
-    """Digest of what a server that the run starts serves under a name, with its base's weights."""
-    return _with_base(_folder(root), "" if root == weights else weights)
+def _expected(name: str, server: OwnServer | None) -> Evidence:
+    """What a server that the run starts will serve under a name: its base model, or an adapter."""
+    weights = server.weights if server else ""
+    if not server or name == server.profile.served_name:
+        return Evidence(folder=_folder(weights), root=weights)
+    own = _folder(name)
+    if not Path(name).is_dir():
+        with contextlib.suppress(OSError, ValueError):  # not in the cache, and no Hub
+            own = commit_of(name, CONFIG)
+    return Evidence(folder=_with_base(own, weights), root=name)
 
 
 def _with_base(own: str, base: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import fake_vllm
 import messages
 import pytest
+from huggingface_hub import constants
 from rich.console import Console
 
 from heavydistill.cli.plan import print_plan
@@ -17,7 +18,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import identified
 from heavydistill.models.registry import profile_of
-from heavydistill.models.resolve import resolve
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.vllm import server
 from heavydistill.run.generate import check
 
@@ -207,13 +208,36 @@ def test_an_adapter_on_a_changed_base_is_another_model(gpus, tmp_path):
     tuned = adapter(tmp_path / "tuned", base=base)
     run = resolve(configured(tuned, journal=str(tmp_path / "journal")))
 
-    def number() -> str:
-        seen = identified(run, ServerProbe(), saves=True)
-        return seen.config.endpoint.identities[run.deliberator.profile.model]
-
-    assert number() == number() == ""
+    assert number_of(run) == number_of(run) == ""
     (base / "generation_config.json").write_text("{}")
-    assert number() == "2"
+    assert number_of(run) == "2"
+
+
+def number_of(run: ResolvedRun) -> str:
+    """The number of the deliberator among the models of its name in the journal, which keeps it."""
+    seen = identified(run, ServerProbe(), saves=True)
+    return seen.config.endpoint.identities[run.deliberator.profile.model]
+
+
+def test_an_adapter_of_the_hub_is_known_by_its_commit(gpus, tmp_path, monkeypatch):
+    gpus(1)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+    def publish(commit: str, **config: object) -> None:
+        repository = tmp_path / "hub" / "models--org--tuned"
+        for folder in ("refs", "snapshots"):
+            (repository / folder).mkdir(parents=True, exist_ok=True)
+        (repository / "refs" / "main").write_text(commit)
+        adapter(repository / "snapshots" / commit, **config)
+
+    publish("a" * 40)
+    run = resolve(configured("org/tuned", journal=str(tmp_path / "journal")))
+    assert number_of(run) == number_of(run) == ""
+    known = json.loads((tmp_path / "journal" / "models.jsonl").read_text())
+    assert known["evidence"]["root"] == "org/tuned"
+    publish("b" * 40)
+    assert number_of(run) == "2"
 
 
 def test_thinking_between_control_tokens_needs_a_profile(gpus, tmp_path):

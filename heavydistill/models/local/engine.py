@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from heavydistill.config.models import Sampling
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.hub_files import (
-    file_in,
+    commit_of,
     folder_digest,
     has_chat_template,
     obstacle,
@@ -246,10 +246,10 @@ def base_revision(adapter: Adapter) -> str:
 
 
 def _revision(model: str, file: str, revision: str | None = None) -> str:
-    """The commit of a Hub id, from the path of ``file`` in the cache; for a folder, a digest."""
+    """The commit of a Hub id that has ``file``; for a folder, a digest."""
     folder = Path(model)
     if not folder.is_dir():
-        return file_in(model, file, revision).parent.name  # the path contains snapshots/COMMIT
+        return commit_of(model, file, revision)
     return folder_digest(folder)
 
 
