@@ -1,9 +1,11 @@
 """Tokens a second of a model in this process, beside transformers' own ``generate``.
 
     OMP_NUM_THREADS=2 python benchmarks/in_process.py
+    OMP_NUM_THREADS=1 python benchmarks/in_process.py --vocabulary 49152 --prompt-tokens 450
 
-The bundled micro teacher answers the same prompts in the same batches, with the same sampling, end
-of turn and threads:
+The bundled micro teacher, or with ``--vocabulary`` a Llama of SmolLM2-135M's shape with random
+weights and so many tokens, answers the same prompts in the same batches, with the same sampling,
+end of turn and threads:
 
 - bare: ``model.generate`` with ``do_sample``, and nothing else;
 - engine: ``LocalEngine.generate``: prompts encoded, batches made, samples seeded one by one,
@@ -20,8 +22,11 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import Problems
@@ -76,7 +81,7 @@ def bare(engine: LocalEngine, problems: list[Problem], k: int, sampling: Samplin
             {"input_ids": [encoded[i] for i in batch]}, padding_side="left", return_tensors="pt"
         ).to(model.device)
         for step in _steps(len(wanted), k)
-        for batch in engine._batches(encoded[step], wanted[step])
+        for batch in engine._batches([*range(len(wanted[step]))], encoded[step], wanted[step])
         for batch in [[step.start + i for i in batch]]
     ]
 
@@ -141,6 +146,38 @@ def interval(ratios: list[float]) -> tuple[float, float]:
     return medians[50], medians[1949]
 
 
+def random_llama(folder: Path, vocabulary: int) -> str:
+    """Save a model of SmolLM2-135M's shape that never ends a response; returns its folder."""
+    import torch
+    from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    micro = AutoTokenizer.from_pretrained(profile_at("micro", Endpoint()).model)
+    micro.save_pretrained(folder)
+    torch.manual_seed(0)
+    shape = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=micro.eos_token_id,
+        pad_token_id=micro.pad_token_id,
+    )
+    model = LlamaForCausalLM(shape)
+    model.generation_config = GenerationConfig(eos_token_id=micro.eos_token_id)
+    model.save_pretrained(folder)
+    return str(folder)
+
+
+def lengthened(problem: Problem, engine: LocalEngine, tokens: int) -> Problem:
+    """The problem, repeated until its text has so many tokens."""
+    once = len(engine.tokenizer.encode(problem.text + " "))
+    return replace(problem, text=" ".join([problem.text] * max(1, round(tokens / once))))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -149,13 +186,22 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=8)
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--step", action="store_true", help="through the step too")
+    parser.add_argument("--vocabulary", type=int, help="of a random Llama of 135M's shape")
+    parser.add_argument("--tokens", type=int, default=48, help="that the random Llama writes")
+    parser.add_argument("--prompt-tokens", type=int, default=0, help="of each problem, about")
     chosen = parser.parse_args()
     import torch
 
     profile = profile_at("micro", Endpoint())
-    sampling = profile.thinker
-    problems = load(Problems(source="micro", size=chosen.problems))
-    engine = LocalEngine(profile.model, profile.think_tags)
+    sampling, model = profile.thinker, profile.model
+    if chosen.vocabulary:
+        model = random_llama(Path(tempfile.mkdtemp()), chosen.vocabulary)
+        sampling = Sampling(temperature=0.6, top_p=0.95, top_k=20, max_tokens=chosen.tokens)
+    engine = LocalEngine(model, profile.think_tags)
+    problems = [
+        lengthened(problem, engine, chosen.prompt_tokens)
+        for problem in load(Problems(source="micro", size=chosen.problems))
+    ]
     work = (problems, chosen.k, sampling)
     turns = {"bare": bare(engine, *work), "engine": engine_turn(engine, *work)}
     if chosen.step:
