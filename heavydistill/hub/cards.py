@@ -54,7 +54,8 @@ def render(template_name: str, folder: Path, **values: object) -> str:
             "Save it as UTF-8, or remove it.",
         ) from error
     kept = re.sub(r"\A\s*<!--.*?-->\n?", "", notes, flags=re.DOTALL)
-    return card.rstrip("\n") + "\n" + _NOTES + _ABOUT_NOTES + kept
+    card = re.sub(r"\n{3,}", "\n\n", card.rstrip("\n"))  # left by parts that have nothing to say
+    return card + "\n" + _NOTES + _ABOUT_NOTES + kept
 
 
 def languages(manifests: Iterable[Manifest | RunTraces]) -> list[str]:

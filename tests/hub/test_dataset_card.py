@@ -55,6 +55,7 @@ def rows_of(written: str, heading: str) -> list[list[str]]:
 def test_the_hub_understands_its_metadata_which_is_the_same_anywhere(tmp_path):
     card = made(tmp_path / "sets", **CHANGES)
     assert made(tmp_path / "b" / "c", **CHANGES) == card and str(tmp_path) not in card
+    assert "\n\n\n" not in card.partition("## Notes")[0]
     data = DatasetCard(card).data
     assert data.license == "other" and data.source_datasets == ["org/problems"]
     files = {file["path"] for config in data.configs for file in config["data_files"]}
