@@ -81,8 +81,15 @@ def identified(run: ResolvedRun, contact: ServerProbe, saves: bool = False) -> R
     def of(*models: ResolvedModel | None) -> tuple[dict[str, Any], dict[str, Evidence]]:
         """Return the changes of the models' endpoint, and what each is recognised by."""
         served = {model.profile.model: model for model in models if model and not model.is_local}
+        journal, url = Path(run.config.journal or ""), run.config.endpoint.base_url
         by_name = {
-            name: _find(model, Path(run.config.journal or ""), contact, run.server, saves)
+            name: _find(
+                model,
+                journal,
+                contact,
+                run.server if model.endpoint.base_url == url else None,
+                saves,
+            )
             for name, model in served.items()
             if not _is_known_by_name(model.profile, model.endpoint)
         }
@@ -148,13 +155,10 @@ def _find(
 ) -> KnownModel:
     """The entry of a served model in the journal, with what was seen of it now."""
     profile, endpoint = model.profile, model.endpoint
-    if endpoint.start_vllm:
-        now = _expected(profile.model, server)
-    else:
-        now = _observed(profile, endpoint, contact)
+    now = _seen(profile, endpoint, contact, server)
     match = _match(_known(journal, profile.model), now)
     if not match and now.has_probe:
-        now = now.repeated(_observed(profile, endpoint, contact))
+        now = now.repeated(_seen(profile, endpoint, contact, server))
         match = _match(_known(journal, profile.model), now)
     if match:
         noise = match.evidence.noise
@@ -214,6 +218,23 @@ def _unlike(last: Evidence, now: Evidence) -> str:
 
 def _match(known: list[KnownModel], now: Evidence) -> KnownModel | None:
     return next((each for each in reversed(known) if not each.evidence.difference(now)), None)
+
+
+def _seen(
+    profile: Profile, endpoint: Endpoint, contact: ServerProbe, server: OwnServer | None
+) -> Evidence:
+    """What a model is recognised by now; ``server`` is the one that the run starts, if any.
+
+    Until that has an address, its files are all that is known. Raises TeacherError as
+    ``_observed``.
+    """
+    if endpoint.start_vllm:
+        return _expected(profile.model, server)
+    now = _observed(profile, endpoint, contact)
+    if not server:
+        return now
+    files = _expected(profile.model, server)
+    return dataclasses.replace(now, folder=files.folder, root=files.root, address="")
 
 
 def _observed(profile: Profile, endpoint: Endpoint, contact: ServerProbe) -> Evidence:

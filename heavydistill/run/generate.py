@@ -264,14 +264,13 @@ def run(
             if pipeline_of:
                 raise ConfigError("A pipeline of your own runs in one process", "Set processes: 1.")
             stack.callback(pool.close)
-        if pays:
-            plan = _identified(plan)
-        run = plan.run.with_config(pools=str(plan.pools_at)) if plan.pools_at else plan.run
         command = None if replay or ray else plan.server
-        # The address is not saved in the configuration, because it is valid for this run only.
-        run, failure = stack.enter_context(with_server(run, command, plan.server_log, on_start))
-        if pays and command:
-            require_endpoints(run, plan.contact or ServerProbe())
+        started = with_server(plan.run, command, plan.server_log, on_start)
+        run, failure = stack.enter_context(started)
+        if pays:
+            run, plan = _identified(run, plan)
+        if plan.pools_at:
+            run = run.with_config(pools=str(plan.pools_at))
         with loading():
             from heavydistill.run.recipe.pipeline import build_heavy_pipeline, paying
         if pays:
@@ -299,16 +298,22 @@ def run(
         return _publish(plan, place, interrupted=False)
 
 
-def _identified(plan: Plan) -> Plan:
-    """Return the plan with the models that its servers have now, which the journal then records.
+def _identified(run: ResolvedRun, plan: Plan) -> tuple[ResolvedRun, Plan]:
+    """Return run and plan with the models that the servers have now; the journal records them.
+
+    ``run`` is that of the plan, at the address of the server that was started for it, if any. The
+    configuration of the plan is saved, so it does not get this address.
 
     Raises the same errors as ``require_endpoints`` and ``identified``.
     """
-    contact = plan.contact or ServerProbe()
-    if not plan.config.endpoint.start_vllm:
-        require_endpoints(plan.run, contact)
-    run = identified(plan.run, contact, saves=True)
-    return dataclasses.replace(plan, run=run)
+    contact, own = plan.contact or ServerProbe(), plan.config.endpoint
+    if not run.config.endpoint.start_vllm:
+        require_endpoints(run, contact)
+    run = identified(run, contact, saves=True)
+    place = {"start_vllm": own.start_vllm, "base_url": own.base_url}
+    endpoint = run.config.endpoint.model_copy(update=place)
+    saved = run.with_endpoint(endpoint) if own.start_vllm else run
+    return run, dataclasses.replace(plan, run=saved)
 
 
 def _pool(plan: Plan, ray: str | None) -> ShardPool | None:

@@ -47,6 +47,12 @@ def test_adapters_of_both_roles_are_served_on_one_base(tmp_path):
     assert f"--chat-template {thinker}/chat_template.jinja " in words
     traces = list(read_traces(tmp_path / "run"))
     assert len(traces) == 6
+    # Each adapter was probed, and the server does not answer with the base for both.
+    lines = (tmp_path / "journal" / "models.jsonl").read_text().splitlines()
+    probes = {known["model"]: known["evidence"]["logprobs"] for known in map(json.loads, lines)}
+    assert set(probes) == {str(thinker), str(deliberator)}
+    first, second = probes.values()
+    assert len(first) == len(second) == 39 and first != second
     # Equal to the same adapter in this process, until rounding decides, and not to the base.
     wording = prompts.load("thinker", "brief", "en")
     texts = [prompts.thinker_prompt(trace.problem.text, wording) for trace in traces]

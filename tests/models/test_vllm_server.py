@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import fake_vllm
+import import_files
 import messages
 import pytest
 from huggingface_hub import constants
@@ -20,7 +21,7 @@ from heavydistill.models.identity import identified
 from heavydistill.models.registry import profile_of
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.vllm import server
-from heavydistill.run.generate import check
+from heavydistill.run.generate import check, run
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 
@@ -238,6 +239,28 @@ def test_an_adapter_of_the_hub_is_known_by_its_commit(gpus, tmp_path, monkeypatc
     assert known["evidence"]["root"] == "org/tuned"
     publish("b" * 40)
     assert number_of(run) == "2"
+
+
+def test_a_server_that_a_run_has_started_is_probed_before_its_requests(gpus, tmp_path, monkeypatch):
+    gpus(1)
+    rows = [{"text": f"What is {n} + 1?", "reference": f"{n + 1}"} for n in range(2)]
+    source = import_files.lines(tmp_path / "p.jsonl", *rows)
+    keys = {"think__k": 2, "deliberate__d": 1, "endpoint__reasoning": "optional"}
+    keys |= {"problems__source": str(source), "journal": str(tmp_path / "journal")}
+
+    def asked(out: str, weights: str) -> int:
+        """How many requests a run adds if its server has these weights."""
+        monkeypatch.setenv("FAKE_VLLM_WEIGHTS", weights)
+        before = len(fake_vllm.asked(tmp_path / "bin"))
+        plan = check(configured("qwen3-8b", out=str(tmp_path / out), **keys))
+        saved = load_config(run(plan).folder / "config.yaml").endpoint
+        assert saved.start_vllm and saved.base_url is None
+        return len(fake_vllm.asked(tmp_path / "bin")) - before
+
+    # The files of Hub weights say nothing, and each server has another port.
+    assert [asked("one", "a"), asked("again", "a"), asked("other", "b")] == [6, 0, 6]
+    known = (tmp_path / "journal" / "models.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in known] == ["", "2"]
 
 
 def test_thinking_between_control_tokens_needs_a_profile(gpus, tmp_path):

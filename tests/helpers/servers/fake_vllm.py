@@ -3,7 +3,7 @@
 ``install`` puts it, and an ``nvidia-smi`` with so many GPUs, into a folder for the search path.
 It keeps what it was asked in that folder. FAKE_VLLM tells it to go wrong: ``dies`` while it loads,
 ``stays`` loading, ``other`` serves another model, ``slow`` and ``hangs`` on requests, or ``ends:N``
-after so many.
+after so many. FAKE_VLLM_WEIGHTS names the weights that it has behind the name of its model.
 """
 
 import itertools
@@ -49,7 +49,9 @@ def gpus_listed(folder: Path) -> int:
 
 def _main() -> None:
     from fake_server import completion, serving
+    from loopback import Handler
 
+    Handler.weights = os.environ.get("FAKE_VLLM_WEIGHTS", "")
     arguments, how = sys.argv[1:], os.environ.get("FAKE_VLLM", "")
     folder = Path(os.environ["FAKE_VLLM_FOLDER"])
     (folder / "arguments.json").write_text(json.dumps(arguments))

@@ -13,6 +13,8 @@ from heavydistill.models.http.probe import QUESTION
 class Handler(BaseHTTPRequestHandler):
     """Reads JSON and sends whole responses; a client that has gone away is not complained about."""
 
+    weights = ""  # what tells the models of one name apart
+
     def body(self) -> Any:
         """What was posted."""
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -25,7 +27,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path.endswith("/completions") and "prompt_logprobs" in body:
             self.send_json(404, {"error": {"message": "Not Found"}})
         elif QUESTION in str(body.get("messages")):
-            message = {"role": "assistant", "content": f"I am {body.get('model')}."}
+            message = {"role": "assistant", "content": f"I am {body.get('model')}{self.weights}."}
             choice = {"index": 0, "finish_reason": "stop", "message": message}
             self.send_json(200, {"object": "chat.completion", "choices": [choice]})
         else:
