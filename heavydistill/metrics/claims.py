@@ -4,6 +4,12 @@
     claim_balanced_accuracy    mean of two shares of claims: of those on right attempts that say
                                right, and of those on wrong attempts that say wrong
     self_contradiction_share   share of deliberations that contradict their own answer
+    claim_vote_accuracy        the balanced accuracy of a vote over the attempts shown, which calls
+                               those with the commonest answer right and all others wrong
+    claim_accuracy_when_wrong  the balanced accuracy of deliberations whose own answer is wrong
+
+A claim is often the deliberation's own answer compared with that of the attempt, and then it is
+true where the answer is right: the last two tell whether there is more in it.
 
 ``text.checked_claims`` says when a claim is true and what a contradiction is. Coverage and
 contradictions are means over problems. The accuracy is over all claims, because a problem often has
@@ -16,7 +22,8 @@ attempts in the accuracy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -28,10 +35,17 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     bootstrap_statistic,
 )
-from heavydistill.schema import Trace
-from heavydistill.text.checked_claims import attempts_by_cache, checked_claims
+from heavydistill.schema import Generation, Trace
+from heavydistill.text.checked_claims import CheckedClaim, attempts_by_cache, checked_claims
 
-NAMES = ("claim_coverage", "claim_balanced_accuracy", "self_contradiction_share")
+_MEANS = {"claim_coverage": "coverage", "self_contradiction_share": "contradictions"}
+_ACCURACIES = {
+    "claim_balanced_accuracy": "counts",
+    "claim_vote_accuracy": "voted",
+    "claim_accuracy_when_wrong": "when_wrong",
+}
+NAMES = (*_MEANS, *_ACCURACIES)
+_Counts = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +54,53 @@ class ClaimFigures:
 
     coverage: float  # share of the attempts shown on which there is a claim
     contradictions: float  # share of the deliberations that contradict themselves
-    counts: tuple[int, int, int, int]
+    counts: _Counts
     """Number of claims on right attempts that say right, of all claims on right attempts, of claims
     on wrong attempts that say wrong, and of all claims on wrong attempts."""
+    voted: _Counts  # the same of a vote over the attempts of deliberations that make claims
+    when_wrong: _Counts  # the same of deliberations with a wrong answer
 
     @classmethod
     def of(cls, trace: Trace, round: int) -> ClaimFigures | None:
         """The figures of a round, from 1; None if no complete deliberation was shown attempts."""
         shown = attempts_by_cache(trace)
         read = [
-            (checked_claims(each, shown[each.cache]), len(shown[each.cache]))
+            (each, checked_claims(each, shown[each.cache]), shown[each.cache])
             for each in deliberations_of(trace, round)
             if not each.unusable_because and shown.get(each.cache)
         ]
         if not read:
             return None
-        claims = [claim for checked, _ in read for claim in checked]
-        rights, wrongs = (
-            [each.is_true for each in claims if each.attempt.right is right]
-            for right in (True, False)
-        )
         return cls(
-            coverage=fmean(len(checked) / attempts for checked, attempts in read),
-            contradictions=fmean(any(c.is_contradiction for c in checked) for checked, _ in read),
-            counts=(rights.count(True), len(rights), wrongs.count(True), len(wrongs)),
+            coverage=fmean(len(checked) / len(attempts) for _, checked, attempts in read),
+            contradictions=fmean(any(c.is_contradiction for c in said) for _, said, _ in read),
+            counts=_counts(c for _, checked, _ in read for c in _judged(checked)),
+            voted=_counts(vote for _, said, attempts in read if said for vote in _votes(attempts)),
+            when_wrong=_counts(
+                c for each, checked, _ in read if each.right is False for c in _judged(checked)
+            ),
         )
+
+
+def _judged(claims: Iterable[CheckedClaim]) -> Iterator[tuple[bool | None, float]]:
+    """Yield (whether the attempt is right, whether the claim is true) of each claim."""
+    return ((claim.attempt.right, float(bool(claim.is_true))) for claim in claims)
+
+
+def _votes(attempts: Sequence[Generation]) -> Iterator[tuple[bool | None, float]]:
+    """Yield the same of the claims of a vote over the attempts, expected over ties."""
+    counts = Counter(each.extracted for each in attempts if each.extracted)
+    most = max(counts.values(), default=0)
+    tied = sum(count == most for count in counts.values())
+    for each in attempts:
+        says_right = (counts[each.extracted or ""] == most) / tied if tied else 0.0
+        yield each.right, says_right if each.right else 1 - says_right
+
+
+def _counts(claims: Iterable[tuple[bool | None, float]]) -> _Counts:
+    known = list(claims)
+    rights, wrongs = ([true for right, true in known if right is which] for which in (True, False))
+    return sum(rights), len(rights), sum(wrongs), len(wrongs)
 
 
 def claim_metrics(problems: Iterable[ClaimFigures | None]) -> dict[str, Any]:
@@ -72,32 +108,35 @@ def claim_metrics(problems: Iterable[ClaimFigures | None]) -> dict[str, Any]:
 
     Without any claim, only the coverage has a value.
     """
-    with_claims = [each for each in problems if each]
-    coverage = [each.coverage for each in with_claims]
-    values = [
-        bootstrap_mean(coverage) if with_claims else None,
-        bootstrap_statistic([each.counts for each in with_claims], _balanced_accuracy),
-        bootstrap_mean([each.contradictions for each in with_claims]) if any(coverage) else None,
-    ]
-    return dict(zip(NAMES, values, strict=True))
+    figures = [each for each in problems if each]
+    values: dict[str, Interval | None] = dict.fromkeys(NAMES)
+    for name, field in _MEANS.items():
+        if figures and (field == "coverage" or any(each.coverage for each in figures)):
+            values[name] = bootstrap_mean([getattr(each, field) for each in figures])
+    for name, field in _ACCURACIES.items():
+        counts = [getattr(each, field) for each in figures]
+        values[name] = bootstrap_statistic(counts, _balanced_accuracy)
+    return values
 
 
 def claim_differences(
     a: Sequence[ClaimFigures], b: Sequence[ClaimFigures]
 ) -> dict[str, Interval | None]:
     """The metrics of ``a`` minus those of ``b``, paired: index i in both is the same problem."""
-    pairs = [(*one.counts, *other.counts) for one, other in zip(a, b, strict=True)]
-    ways = ([each.coverage for each in run] for run in (a, b))
-    contradictions = ([each.contradictions for each in run] for run in (a, b))
-    values = [
-        bootstrap_difference(*ways) if a else None,
-        bootstrap_statistic(
+    values: dict[str, Interval | None] = dict.fromkeys(NAMES)
+    for name, field in _MEANS.items() if a else ():
+        values[name] = bootstrap_difference(
+            *([getattr(each, field) for each in run] for run in (a, b))
+        )
+    for name, field in _ACCURACIES.items():
+        pairs = [
+            (*getattr(one, field), *getattr(other, field)) for one, other in zip(a, b, strict=True)
+        ]
+        values[name] = bootstrap_statistic(
             pairs,
             lambda sums: _balanced_accuracy(sums[..., :4]) - _balanced_accuracy(sums[..., 4:]),
-        ),
-        bootstrap_difference(*contradictions) if a else None,
-    ]
-    return dict(zip(NAMES, values, strict=True))
+        )
+    return values
 
 
 def _balanced_accuracy(sums: Any) -> Any:

@@ -31,7 +31,8 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     paired,
 )
-from heavydistill.metrics.problem_figures import RunTally
+from heavydistill.metrics.problem_figures import Round, RunTally
+from heavydistill.metrics.steps import step_shares
 from heavydistill.metrics.summary import NAMES, Summary, grouped, values_of
 
 FORMAT = "heavydistill-evaluation/3"
@@ -233,10 +234,15 @@ class Comparison(Changes):
     """Numbers of problems whose first deliberation of the last round is right in both, one or
     neither run; None if only one run was measured, or if a run has no deliberations."""
     claim_coverage: Change | None = None
-    """Metrics of ``claims``, as the next two, over the problems with complete deliberations in each
-    run; None if the run after has no value."""
+    """Metrics of ``claims``, as the next four, over the problems with complete deliberations in
+    each run; None if the run after has no value."""
     claim_balanced_accuracy: Change | None = None
     self_contradiction_share: Change | None = None
+    claim_vote_accuracy: Change | None = None
+    claim_accuracy_when_wrong: Change | None = None
+    steps: dict[str, Change] = field(default_factory=dict)
+    """Shares of ``steps.step_shares``, ``step_vote`` and ``heavy_minus_step_vote``; those of the
+    vote are over the problems where it is defined in each run."""
     minus_controls: dict[str, Change] = field(default_factory=dict)
     """HM@D minus each control of both runs, and changes by transplants; the keys are those of
     ``controls.minus_controls``."""
@@ -330,6 +336,7 @@ def compare_sides(after: Side, before: Side | None, versions: dict[str, str]) ->
         **_claim_changes(
             *([rows[id].round(last).claims for id in problems] for rows, last in runs)
         ),
+        steps=_step_changes(*([rows[id].round(last) for id in problems] for rows, last in runs)),
         minus_controls=_control_changes(before, after) if before else {},
     )
 
@@ -369,3 +376,27 @@ def _claim_changes(*runs: list[ClaimFigures | None]) -> dict[str, Any]:
         name: Change(old.get(name), value, old.get(name) and differences[name]) if value else None
         for name, value in new.items()
     }
+
+
+def _step_changes(*runs: list[Round]) -> dict[str, Change]:
+    """The changes of the step table and of the step vote, in one run or in two."""
+    figures = [[each.steps for each in of_run] for of_run in runs]
+    shares = [step_shares(each) for each in figures]
+    added = step_shares(figures[-1], figures[0]) if len(runs) > 1 else {}
+    changes = {
+        name: Change(shares[0].get(name) if added else None, value, added.get(name))
+        for name, value in shares[-1].items()
+    }
+    voted = [
+        [
+            (each.steps.step_vote, each.mean)
+            for each in of_problem
+            if each.steps.step_vote is not None
+        ]
+        for of_problem in zip(*runs, strict=True)
+    ]
+    if of_runs := list(zip(*(each for each in voted if len(each) == len(runs)), strict=True)):
+        changes["step_vote"] = _change(*([vote for vote, _ in each] for each in of_runs))
+        over = ([mean - vote for vote, mean in each] for each in of_runs)
+        changes["heavy_minus_step_vote"] = _change(*over)
+    return changes

@@ -30,6 +30,7 @@ from heavydistill.metrics.estimators import (
     vote_copy_rate,
     votes_at,
 )
+from heavydistill.metrics.steps import StepFigures
 from heavydistill.schema import Generation, Outcome, Problem, Stratum, Trace
 
 Cost = Literal["completion", "all"]
@@ -53,6 +54,7 @@ class Round:
     first_right: bool  # whether the first deliberation is right
     places: tuple[float, ...]  # see `estimators.agreement_by_place`
     claims: ClaimFigures | None
+    steps: StepFigures
     used: int  # trajectories that had to be sampled for a deliberation of this round
     tokens: Tokens  # tokens of these, all earlier rounds, and one deliberation of this round
     more: Tokens  # tokens of one more deliberation of this round; 0 if it has none
@@ -76,6 +78,7 @@ class Round:
             first_right=any(sample.index == 0 and sample.is_correct for sample in deliberations),
             places=agreement_by_place(trace, round),
             claims=ClaimFigures.of(trace, round),
+            steps=StepFigures.of(trace, round),
             used=int(share * len(trace.pool) + 0.5),
             tokens=tokens,
             more=more,

@@ -22,6 +22,7 @@ from heavydistill.metrics.counts import GenerationCounts, Judging, Usage
 from heavydistill.metrics.curve import Curve, curve_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean, wilson
 from heavydistill.metrics.problem_figures import ProblemFigures, Round, RunTally, most_common
+from heavydistill.metrics.steps import StepRow, StepVote, step_table, vote_over_steps
 from heavydistill.schema import Outcome, Stratum, Trace
 
 STRATA: tuple[str, ...] = get_args(Stratum)
@@ -170,9 +171,13 @@ class Summary(Metrics):
     emergent: Rate  # deliberation is right, but no trajectory is
     vote_copy_rate: Interval | None  # share of the last round with the vote's answer
     places: list[CachePlace]  # positions in the caches of the last round
-    claim_coverage: Interval | None = None  # of the last round, as the next two; see ``claims``
+    claim_coverage: Interval | None = None  # of the last round, as all below; see ``claims``
     claim_balanced_accuracy: Interval | None = None
     self_contradiction_share: Interval | None = None
+    claim_vote_accuracy: Interval | None = None
+    claim_accuracy_when_wrong: Interval | None = None
+    steps: dict[str, StepRow] = field(default_factory=dict)  # see ``steps``
+    step_vote: StepVote | None = None  # None if attempts are no chains of steps
     by_verifier: dict[str, Metrics]
     by_family: dict[str, Metrics]  # groups of procedural problems
     by_stratum: dict[str, Metrics]
@@ -250,6 +255,8 @@ def summary_of(tally: RunTally) -> Summary:
         vote_copy_rate=vote_copy_rate(last_round),
         places=places_of(last_round),
         **claim_metrics(of_round.claims for of_round in last_round),
+        steps=step_table([of_round.steps for of_round in last_round]),
+        step_vote=vote_over_steps((of_round.steps, of_round.mean) for of_round in last_round),
         by_verifier=breakdown(rows, rounds, k, d, "verifier"),
         by_family=breakdown(rows, rounds, k, d, "family"),
         by_stratum=breakdown(rows, rounds, k, d, "stratum"),

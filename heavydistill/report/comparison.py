@@ -22,7 +22,7 @@ from heavydistill.metrics.counts import unanswered_facts
 from heavydistill.metrics.crossing import Crossing, Samplings
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES, STRATA
-from heavydistill.report import markdown, summary
+from heavydistill.report import markdown, steps, summary
 from heavydistill.report.grid import (
     Grid,
     IntervalCell,
@@ -105,6 +105,7 @@ def _result_lines(comparison: Comparison) -> Iterator[str]:
         yield f"{run.name.capitalize()}: {shares_line(run.summary)}{lost and f'; lost: {lost}'}"
     for run in runs_of(comparison):
         yield from (f"Claims, {run.name}: {line}" for line in claims_line(run.summary))
+        yield from (f"{run.name.capitalize()}: {line}" for line in steps.lines(run.summary))
     if worth := comparison.minus_controls.get(GARBLED):
         values = [value for value in (worth.before, worth.after, worth.difference) if value]
         old, new, added = (bracketed(value, signed=True) for value in values)
@@ -194,6 +195,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         _strata(runs, titles),
         _habits(runs, titles),
         claims(comparison),
+        step_changes(comparison),
         _minus_controls(comparison, titles),
         samples(comparison),
     ]
@@ -225,6 +227,16 @@ def claims(comparison: Comparison) -> Grid:
     return _changes("Claims, 95% intervals", rows, comparison, [summary.CLAIMS_NOTE])
 
 
+def step_changes(comparison: Comparison) -> Grid:
+    """Return the shares of the step table and the step vote of each run; no rows without them."""
+    rows = [
+        (name, meaning, change)
+        for key, (name, meaning) in steps.NAMES.items()
+        if (change := comparison.steps.get(key))
+    ]
+    return _changes("Steps, 95% intervals", rows, comparison, [steps.NOTE])
+
+
 def _changes(
     title: str,
     rows: Iterable[tuple[str, str, Change]],
@@ -233,7 +245,7 @@ def _changes(
 ) -> Grid:
     lines = []
     for name, meaning, change in rows:
-        cell = difference if change is comparison.heavy_minus_vote else share
+        cell = difference if " - " in name else share
         before = [cell(change.before)] if comparison.before else []
         added = [difference(change.difference)] if comparison.before else []
         lines.append(Line(name, [*before, cell(change.after), *added], meaning))

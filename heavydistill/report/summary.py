@@ -25,6 +25,7 @@ from heavydistill.metrics.problem_figures import COSTS, Cost
 from heavydistill.metrics.summary import NAMES, NO_LABEL, Summary
 from heavydistill.models.http.finish_reasons import PARSER_AT_FAULT, PARSER_FIX
 from heavydistill.models.tokenizer import ESTIMATED
+from heavydistill.report import steps
 from heavydistill.report.grid import (
     UNKNOWN,
     Grid,
@@ -74,6 +75,8 @@ RATES = {
 CLAIMS = {  # name and meaning of the metrics in `metrics.claims`
     "claim_coverage": ("claims made", "of the attempts shown"),
     "claim_balanced_accuracy": ("true claims, balanced", "50% is a guess"),
+    "claim_vote_accuracy": ("true claims of a vote", "that a vote over the attempts would make"),
+    "claim_accuracy_when_wrong": ("true, own answer wrong", "of deliberations with a wrong answer"),
     "self_contradiction_share": ("self-contradictions", "of the deliberations"),
 }
 CLAIMS_NOTE = (
@@ -126,6 +129,7 @@ def _result_lines(summary: Summary) -> Iterator[str]:
             f"wrong, and wrong on {regress.count:,} of {regress.of:,} whose vote is right"
         )
     yield from (f"Claims: {line}" for line in claims_line(summary))
+    yield from steps.lines(summary)
     if len(summary.statuses) > 1:
         yield f"Traces: {listed(summary.statuses)}"
     yield f"Lost: {lost_samples(summary) or 'nothing'}"
@@ -160,9 +164,10 @@ def shares_line(summary: Summary) -> str:
 
 def claims_line(summary: Summary) -> Iterator[str]:
     """Yield the metrics of claims on one line, if there are any claims."""
-    coverage, accuracy, contradictions = (getattr(summary, key) for key in CLAIMS)
+    coverage, accuracy, vote, _, contradictions = (getattr(summary, key) for key in CLAIMS)
     if coverage and coverage.mean:
-        true = f", {percent(accuracy.mean)} true (balanced)" if accuracy else ""
+        beside = f"; of a vote {percent(vote.mean)}" if vote else ""
+        true = f", {percent(accuracy.mean)} true (balanced{beside})" if accuracy else ""
         against = f"{percent(contradictions.mean)} self-contradictions"
         yield f"on {percent(coverage.mean)} of attempts{true}; {against}"
 
@@ -177,11 +182,12 @@ def lost_samples(summary: Summary) -> str:
 
 
 def _print_tables(summary: Summary, console: Console) -> None:
-    shown = [metrics(summary), rounds(summary), rates(summary), claims(summary), labels(summary)]
+    shown = [metrics(summary), rounds(summary), rates(summary), claims(summary)]
+    shown += [steps.table(summary), labels(summary)]
     shown += [*group_grids(summary), *([curve(summary.curve)] if summary.curve else [])]
     for grid in shown:
         print_grid(grid, console)
-    print_lines(few_note(shown), console)
+    print_lines([*few_note(shown), *steps.missing(summary)], console)
     print_lines(matched_lines(summary), console, gap=True)
     print_grid(samples(summary.samples), console)
     print_lines(reason_lines(summary), console)

@@ -116,7 +116,7 @@ def test_the_result_of_a_run_is_told_and_what_was_asked_again_with_its_cost(tmp_
         ["`glm` deliberate", "3", "0.6", "0.95", "20", "8192", "11"],
         ["`glm-4.6` again", "6", "0.8", "0.95", "20", "32768", "5"],
     ]
-    assert "| `glm` | 90.0% (80.0 to 100.0) | - | 25.0% (20.0 to 30.0) |" in written
+    assert "| `glm` | 90.0% (80.0 to 100.0) | - | - | - | 25.0% (20.0 to 30.0) |" in written
     assert "fewer than 30 problems" in written
     many = RUN.model_copy(update={"summary": SUMMARY | {"problems": 300}})
     assert "fewer than 30 problems" not in made(tmp_path / "many", runs=[many])

@@ -44,9 +44,11 @@ def test_figures_of_a_problem_by_hand(trace):
     right = ["wrong", "right", "right", None]  # of 8, 7, undecided: contradicts itself by the last
     wrong = ["wrong", "right", None, "right"]  # says that its own 8 is wrong, and 7 is right
     figures = ClaimFigures.of(claiming(trace, right, wrong), 1)
-    assert figures == ClaimFigures(coverage=0.75, contradictions=1.0, counts=(2, 2, 2, 3))
+    # Three answers are tied, so that a vote calls each of them right with a chance of one third.
+    voted = pytest.approx((2 / 3, 2, 10 / 3, 4))
+    assert figures == ClaimFigures(0.75, 1.0, (2, 2, 2, 3), voted, when_wrong=(1, 1, 1, 2))
     figures = ClaimFigures.of(claiming(trace, [None, "right"], [None, "wrong"]), 1)
-    assert figures == ClaimFigures(coverage=0.25, contradictions=0.0, counts=(1, 2, 0, 0))
+    assert figures == ClaimFigures(0.25, 0.0, (1, 2, 0, 0), voted, when_wrong=(0, 1, 0, 0))
     metrics = claim_metrics([figures, None])
     assert metrics["claim_coverage"] == bootstrap_mean([0.25])
     assert metrics["claim_balanced_accuracy"] is None, "no claim on a wrong attempt"
@@ -56,7 +58,8 @@ def test_deliberations_that_failed_or_were_shown_nothing_do_not_count(make_trace
     cut, whole = claiming(trace, ["right"], ["wrong"]).deliberations
     cut = dataclasses.replace(cut, finish_reason="length")
     figures = ClaimFigures.of(dataclasses.replace(trace, deliberations=[cut, whole]), 1)
-    assert figures == ClaimFigures(coverage=0.25, contradictions=1.0, counts=(0, 0, 1, 1))
+    voted = pytest.approx((1 / 3, 1, 5 / 3, 2))
+    assert figures == ClaimFigures(0.25, 1.0, (0, 0, 1, 1), voted, when_wrong=(0, 0, 1, 1))
     assert ClaimFigures.of(dataclasses.replace(trace, deliberations=[cut]), 1) is None
     assert ClaimFigures.of(make_trace(["7"], ["7"]), 1) is None
     assert claim_metrics([None, None]) == dict.fromkeys(NAMES)
@@ -66,7 +69,9 @@ def test_claims_of_a_later_round_are_on_the_deliberations_before_it(make_trace, 
     two = with_cache(make_trace(["8", "8"], ["7", "8"], ["7"]), ["t_0", "t_1"])
     two = with_cache(two, ["d1_1", "d1_0"], round=2)
     two = claiming(two, ["wrong"], ["right"], ["wrong", "right"])
-    assert ClaimFigures.of(two, 2) == ClaimFigures(1.0, 0.0, (1, 1, 1, 1))
+    assert ClaimFigures.of(two, 2) == ClaimFigures(
+        1.0, 0.0, (1, 1, 1, 1), (0.5, 1, 0.5, 1), (0, 0, 0, 0)
+    )
     assert summarize([two]).claim_balanced_accuracy.mean == 1.0
 
 
@@ -98,12 +103,9 @@ def test_deliberators_are_told_apart(make_trace, with_cache, says, coverage, acc
 COUNTS = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
 PROBLEMS = st.lists(
     st.builds(
-        lambda said, coverage, contradictions: ClaimFigures(
-            coverage, contradictions, (said[0], said[0] + said[1], said[2], said[2] + said[3])
-        ),
-        COUNTS,
-        st.sampled_from([0.0, 0.5, 1.0]),
-        st.sampled_from([0.0, 0.5, 1.0]),
+        ClaimFigures,
+        *[st.sampled_from([0.0, 0.5, 1.0])] * 2,
+        *[COUNTS.map(lambda said: (said[0], said[0] + said[1], said[2], said[2] + said[3]))] * 3,
     ),
     max_size=8,
 )
@@ -119,12 +121,26 @@ def test_metrics_are_shares_and_a_run_equals_itself(problems):
 
 def test_differences_are_paired_by_problem():
     # Problems vary between 1 and 4 right words on 4 right attempts, and the other run has one less.
-    before = [ClaimFigures(1.0, 0.5, (n % 4, 4, 4, 4)) for n in range(80)]
-    after = [ClaimFigures(1.0, 0.25, (n % 4 + 1, 4, 4, 4)) for n in range(80)]
+    before = [ClaimFigures(1.0, 0.5, *[(n % 4, 4, 4, 4)] * 3) for n in range(80)]
+    after = [ClaimFigures(1.0, 0.25, *[(n % 4 + 1, 4, 4, 4)] * 3) for n in range(80)]
     told = claim_differences(after, before)
     difference = told["claim_balanced_accuracy"]
     assert difference is not None
     ends = (difference.mean, difference.low, difference.high)
     assert ends == pytest.approx((0.125, 0.125, 0.125)), "the same on every problem"
+    assert told["claim_accuracy_when_wrong"] == told["claim_vote_accuracy"] == difference
     contradictions = told["self_contradiction_share"]
     assert contradictions is not None and contradictions.mean == -0.25
+
+
+def test_subtracted_claims_are_worth_as_much_as_the_answer(make_trace, with_cache):
+    """A claim that an attempt is right if it has the deliberation's own answer says no more."""
+    rng, traces = random.Random(0), []
+    for _ in range(60):
+        answers, own = rng.choices(["7", "8"], [3, 1], k=5), rng.choice(["7", "8"])
+        shown = with_cache(make_trace(answers, [own]), [f"t_{n}" for n in range(5)])
+        said = ["right" if answer == own else "wrong" for answer in answers]
+        traces.append(claiming(shown, said))
+    summary = summarize(traces)
+    assert summary.claim_accuracy_when_wrong and summary.claim_accuracy_when_wrong.mean == 0
+    assert 0.4 < summary.claim_balanced_accuracy.mean < 0.6 < summary.claim_vote_accuracy.mean

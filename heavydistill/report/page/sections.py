@@ -26,6 +26,7 @@ from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
 from heavydistill.report import comparison as compared
 from heavydistill.report import controls as controlled
 from heavydistill.report import grid as grids
+from heavydistill.report import steps
 from heavydistill.report import summary as run
 from heavydistill.report.grid import Grid, Line, Value, counted, difference, listed, marked, share
 from heavydistill.report.page import plots
@@ -222,8 +223,8 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     made.filters |= {"lines": lines, "column_classes": column_classes, "narrow": narrow}
-    made.globals |= {"plots": plots, "summary": run, "compared": compared, "metric_names": NAMES}
-    made.globals |= {"controlled": controlled, "headline": _headline}
+    made.globals |= {"plots": plots, "summary": run, "steps": steps, "compared": compared}
+    made.globals |= {"controlled": controlled, "headline": _headline, "metric_names": NAMES}
     made.globals |= {"facts": _facts, "named": _named, "points": _points, "rates": _rates}
     made.globals |= {
         "outcomes_of": _outcomes,

@@ -1,0 +1,83 @@
+r"""Reads steps of arithmetic, ``a op b = c``, from a text.
+
+An operand and a value are numbers in digits, with a sign, thousands separators or decimals. The
+operations are + - * / and their signs in Unicode and LaTeX. A value may be the first operand of the
+next step: ``57 +87=144 -22=122`` is two steps. It is true if it is the result; a quotient may be
+rounded to the decimals that are written.
+
+Lines that begin with the name of an attempt ("Attempt 2: 57 + 87 = 134") say what that attempt has
+and not what the text has, so they are left out.
+
+Not covered: sums of three terms, brackets, powers, units inside of a step, fractions and per cent;
+steps in words; an equation that is no step but looks like one (``2 + 3 = 6 - 1`` is passed over,
+``2 + 3 = 6 - 1 = 5`` is read as two steps).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+_SPELLINGS = str.maketrans("−–×·⋅÷", "--***/", "$")
+_LATEX = re.compile(r"\\(?:times|cdot|div)(?![a-zA-Z])")
+_BULLET = re.compile(r"^[ \t]*[-*+][ \t]+", re.MULTILINE)
+_DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,6}|\d{1,20})(?:\.\d{1,20})?(?!\d|[.,]\d)"
+_S = r"[ \t]*"
+_NUMBER = rf"-?{_DIGITS}"
+_STEP = re.compile(
+    r"^[^\w\n]*(?:attempt|thinker|尝试|思考者)\s*#?\d.*$"
+    # No operator, bracket, letter or digit before it: it is not the end of a longer term.
+    r"|(?<![\w.,^/*+)\]}\\-])(?<![/+-][ \t])(?<![^*]\*[ \t])"
+    rf"(?P<left>(?:(?<![\w)][ \t])-)?{_DIGITS})"
+    rf"{_S}(?P<operation>[-+*/]){_S}\(?(?P<right>{_NUMBER})\)?{_S}="
+    rf"(?={_S}(?:\\boxed\{{)?(?P<value>{_NUMBER})(?:{_S}[-+*/]{_S}{_NUMBER}{_S}=|"
+    rf"(?![\w%])(?!{_S}[-+*/^]{_S}[\d(\\])))",
+    re.MULTILINE | re.IGNORECASE,
+)
+_COMMUTES = "+*"
+
+
+class Step(NamedTuple):
+    """A step: two operands, the operation, and the value that is written for it."""
+
+    operation: str  # one of + - * /
+    operands: tuple[Fraction, Fraction]  # those of + and * are sorted
+    value: Fraction
+    is_true: bool  # whether the value is the result of the operation
+
+    @property
+    def asked(self) -> tuple[str, tuple[Fraction, Fraction]]:
+        """Operation and operands: steps with the same ones have the same result."""
+        return self.operation, self.operands
+
+
+def read_steps(text: str) -> list[Step]:
+    """Return the steps of a text in their order; a division by zero is none."""
+    plain = _LATEX.sub(lambda m: "/" if m[0] == r"\div" else "*", _BULLET.sub("", text))
+    plain = plain.translate(_SPELLINGS)
+    found = (match for match in _STEP.finditer(plain) if match["left"])
+    steps = (_step(match["operation"], *match.group("left", "right", "value")) for match in found)
+    return [step for step in steps if step]
+
+
+def number(text: str) -> Fraction | None:
+    """Return the number that a text consists of, e.g. ``-1,024.5``; None if it is no number."""
+    return _value(text) if re.fullmatch(_NUMBER, text) else None
+
+
+def _step(operation: str, left: str, right: str, written: str) -> Step | None:
+    a, b, value = map(_value, (left, right, written))
+    if operation == "/":
+        if not b:
+            return None
+        unit = Fraction(1, 10 ** len(written.partition(".")[2]))
+        is_true = abs(a / b - value) <= unit / 2
+    else:
+        is_true = value == {"+": a + b, "-": a - b, "*": a * b}[operation]
+    operands = (b, a) if operation in _COMMUTES and b < a else (a, b)
+    return Step(operation, operands, value, is_true)
+
+
+def _value(digits: str) -> Fraction:
+    return Fraction(digits.replace(",", ""))
