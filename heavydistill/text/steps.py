@@ -2,8 +2,8 @@ r"""Reads steps of arithmetic, ``a op b = c``, from a text.
 
 An operand and a value are numbers in digits, with a sign, thousands separators or decimals. The
 operations are + - * / and their signs in Unicode and LaTeX. A value may be the first operand of the
-next step: ``57 +87=144 -22=122`` is two steps. It is true if it is the result; a quotient may be
-rounded to the decimals that are written.
+next step: ``57 +87=144 -22=122`` is two steps. It is true if it is the result, up to the precision
+of a calculator; a quotient may be rounded to the decimals that are written.
 
 Lines that begin with the name of an attempt ("Attempt 2: 57 + 87 = 134") say what that attempt has
 and not what the text has, so they are left out.
@@ -30,12 +30,13 @@ _STEP = re.compile(
     # No operator, bracket, letter or digit before it: it is not the end of a longer term.
     r"|(?<![\w.,^/*+)\]}\\-])(?<![/+-][ \t])(?<![^*]\*[ \t])"
     rf"(?P<left>(?:(?<![\w)][ \t])-)?{_DIGITS})"
-    rf"{_S}(?P<operation>[-+*/]){_S}\(?(?P<right>{_NUMBER})\)?{_S}="
+    rf"{_S}(?P<operation>[-+*/]){_S}(?P<right>{_NUMBER}|\({_NUMBER}\)){_S}="
     rf"(?={_S}(?:\\boxed\{{)?(?P<value>{_NUMBER})(?:{_S}[-+*/]{_S}{_NUMBER}{_S}=|"
     rf"(?![\w%])(?!{_S}[-+*/^]{_S}[\d(\\])))",
     re.MULTILINE | re.IGNORECASE,
 )
 _COMMUTES = "+*"
+_FLOATS = 10**12  # relative precision that values of a calculator have at least
 
 
 class Step(NamedTuple):
@@ -68,16 +69,14 @@ def number(text: str) -> Fraction | None:
 
 def _step(operation: str, left: str, right: str, written: str) -> Step | None:
     a, b, value = map(_value, (left, right, written))
-    if operation == "/":
-        if not b:
-            return None
-        unit = Fraction(1, 10 ** len(written.partition(".")[2]))
-        is_true = abs(a / b - value) <= unit / 2
-    else:
-        is_true = value == {"+": a + b, "-": a - b, "*": a * b}[operation]
+    if operation == "/" and not b:
+        return None
+    result = {"+": a + b, "-": a - b, "*": a * b, "/": a / (b or 1)}[operation]
+    rounded = Fraction(operation == "/", 2 * 10 ** len(written.partition(".")[2]))
+    is_true = abs(result - value) <= max(rounded, abs(result) / _FLOATS)
     operands = (b, a) if operation in _COMMUTES and b < a else (a, b)
     return Step(operation, operands, value, is_true)
 
 
 def _value(digits: str) -> Fraction:
-    return Fraction(digits.replace(",", ""))
+    return Fraction(digits.replace(",", "").strip("()"))
