@@ -5,10 +5,11 @@ quantization, can have the name and address of the old one. The file ``models.js
 therefore records each model that a name has stood for, with what it is recognised by
 (``http.probe.Evidence``): the contents of the folder that the server's list of models names as
 ``root``, if this machine can read it, or of an adapter from the Hub that the run itself serves the
-commit; a probe; and the address only if there is neither, and never
-for a server that the run starts or for several addresses. The first model of a name has the
-number "", and its responses the keys of journals without this file; later models have the numbers
-2, 3 and so on, which are part of their keys.
+commit; a probe; and the address only if there is neither, and never for a server that the run
+starts or for several addresses. A server that the run starts is probed once it is up; shards that
+start one each (``--ray``) know its files alone. The first model of a name has the number "", and
+its responses the keys of journals without this file; later models have the numbers 2, 3 and so on,
+which are part of their keys.
 
 A model that a provider serves and a profile describes is known by its name. Not covered: a change
 that neither folder nor probe shows, e.g. of the model behind a provider's name; an adapter whose

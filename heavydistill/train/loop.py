@@ -308,8 +308,8 @@ def planned(arguments: TrainArguments[TrainingOptions]) -> Launch:
     """Return the launch that flags and ``accelerate launch`` request, before anything is loaded.
 
     Raises:
-        ConfigError: FSDP is requested but would run as plain data parallelism, or processes would
-            share rows that are packed, or rows of a GRPO.
+        ConfigError: DeepSpeed or FSDP is requested, but plain data parallelism would run; or
+            processes would share rows that are packed, or rows of a GRPO.
     """
     import torch
 
@@ -317,24 +317,35 @@ def planned(arguments: TrainArguments[TrainingOptions]) -> Launch:
     on_gpu = state.device.type == "cuda"
     device = torch.cuda.get_device_name() if on_gpu else state.device.type
     engine = "ddp" if state.num_processes > 1 else "single"
-    if config.deepspeed_plugin:
-        engine = f"zero{config.deepspeed_plugin.zero_stage}"
-    elif config.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        by_launcher = os.environ.get("FSDP_VERSION", "1")
-        version = config.fsdp_plugin_args["fsdp_version"] if config.fsdp else by_launcher
-        if not on_gpu or state.distributed_type.value == "NO":
-            raise ConfigError(
-                f"The launch requests fsdp{version}, but would run {engine} on {device}",
-                "FSDP needs GPUs and a launcher. On a CPU give --accelerate cpu2, or a copy of "
-                "zero2 with use_cpu: true.",
-            )
-        engine = f"fsdp{version}"
+    if (asked := _requested(config)) and not asked[1]:
+        raise ConfigError(
+            f"The launch requests {asked[0]}, but would run {engine} on {device}",
+            "FSDP needs GPUs and a launcher, DeepSpeed a launch without use_cpu. On a CPU give "
+            "--accelerate cpu2, or a copy of zero2 with fewer processes and use_cpu: false.",
+        )
+    engine = asked[0] if asked else engine
     if (shared := sharing()) > 1:
         _refuse_shared_rows(config, shared)
         engine = f"{engine}, {shared} share a row"
     return Launch(
         processes=state.num_processes, engine=engine, device=device, attention=attention(arguments)
     )
+
+
+def _requested(config: TrainingOptions) -> tuple[str, bool] | None:
+    """Return the engine that shards the training, and whether it would run; None without one."""
+    from accelerate.utils import parse_flag_from_env
+
+    if config.deepspeed_plugin:  # accelerate ignores it under this flag, which a launch file sets
+        runs = not parse_flag_from_env("ACCELERATE_USE_CPU")
+        return f"zero{config.deepspeed_plugin.zero_stage}", runs
+    if config.fsdp or parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        by_launcher = os.environ.get("FSDP_VERSION", "1")
+        version = config.fsdp_plugin_args["fsdp_version"] if config.fsdp else by_launcher
+        state = config.distributed_state
+        runs = state.device.type == "cuda" and state.distributed_type.value != "NO"
+        return f"fsdp{version}", runs
+    return None
 
 
 def _refuse_shared_rows(config: TrainingOptions, shared: int) -> None:

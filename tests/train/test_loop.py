@@ -10,6 +10,8 @@ from typing import Any, cast
 import messages
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from recorded import K16, history
 from trainings import RECORD, grpo_arguments, sft_arguments
 
@@ -85,7 +87,7 @@ def test_fsdp_on_a_cpu_is_refused(tmp_path, monkeypatch, by):
     if by == "launcher":
         monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
         monkeypatch.setenv("FSDP_VERSION", "2")
-    with messages.raises("fsdp_on_cpu"):
+    with messages.raises("engine_not_run", engine="fsdp2"):
         loop.planned(sft_arguments("sets", tmp_path, **keys))
 
 
@@ -100,6 +102,21 @@ def test_deepspeed_is_planned_with_its_stage(tmp_path, monkeypatch, by):
         keys["deepspeed"] = tmp_path / "zero.json"
         keys["deepspeed"].write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
     assert loop.planned(sft_arguments("sets", tmp_path, **keys)).engine == "zero3"
+
+
+def test_deepspeed_that_accelerate_would_ignore_is_refused(tmp_path, monkeypatch):
+    pytest.importorskip("deepspeed")
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2")
+    arguments = sft_arguments("sets", tmp_path)
+    assert loop.planned(arguments).engine == "zero2"
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "True")  # as `use_cpu: true` of a launch file does
+    with messages.raises("engine_not_run", engine="zero2"):
+        loop.planned(arguments)
+    # It is accelerate that decides so.
+    state = Accelerator(deepspeed_plugin=arguments.config.deepspeed_plugin).state
+    assert state.deepspeed_plugins is None
+    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.mark.parametrize("kind", ["CP", "SP"])
