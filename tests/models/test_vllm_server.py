@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +197,44 @@ def test_adapters_that_one_server_cannot_serve_are_refused(gpus, tmp_path, first
     gpus(1)
     names = [adapter(tmp_path / name, **keys) for name, keys in (("a", first), ("b", second))]
     assert said in refused(configured(names[0], deliberator=names[1])).what
+
+
+def with_tokenizer(folder: str, change: Callable[[Any], object] = lambda tree: None) -> str:
+    """Give an adapter the tokenizer of the micro teacher, changed, in a file of another form."""
+    tree = json.loads((MICRO / "tokenizer.json").read_text())
+    change(tree)
+    (Path(folder) / "tokenizer.json").write_text(json.dumps(tree, indent=1))
+    return folder
+
+
+def one_word_more(tree: Any, content: str = "<word>", special: bool = False) -> None:
+    token = {**tree["added_tokens"][-1], "content": content, "special": special}
+    token["id"] = 1 + max(each["id"] for each in tree["added_tokens"])
+    kept = [each for each in tree["added_tokens"] if each["content"] != content]
+    tree["added_tokens"] = [*kept, token]
+
+
+def pads(tree: Any) -> None:
+    """As a training leaves it, which changes no token."""
+    tree["truncation"] = {"direction": "Right", "max_length": 99, "stride": 0}
+    tree["truncation"]["strategy"] = "LongestFirst"
+
+
+def test_a_server_has_the_tokenizer_of_its_adapters(gpus, tmp_path):
+    gpus(1)
+    same = with_tokenizer(adapter(tmp_path / "same"), pads)
+    other = with_tokenizer(adapter(tmp_path / "other", revision="v2"), one_word_more)
+    assert "--tokenizer" not in resolve(configured(str(MICRO), deliberator=same)).server_command()
+    words = resolve(configured(other)).server_command()
+    at = words.index("--tokenizer")
+    assert words[at : at + 4] == ["--tokenizer", other, "--tokenizer-revision", "main"]
+    for first in (str(MICRO), with_tokenizer(adapter(tmp_path / "third", revision="v2"))):
+        error = refused(configured(first, deliberator=other))
+        assert f"The tokenizers of {first}" in error.what or f"and {first} differ" in error.what
+    hides = with_tokenizer(adapter(tmp_path / "hides"), partial(one_word_more, special=True))
+    assert "--tokenizer" in resolve(configured(hides)).server_command()
+    with_tokenizer(hides, partial(one_word_more, special=True, content="<think>"))
+    assert "control tokens (<think>)" in refused(configured(hides)).what
 
 
 def test_a_template_of_a_base_that_is_asked_too_is_not_replaced(gpus, tmp_path):

@@ -2,8 +2,9 @@
 
 One server is started, so thinker and deliberator must be one model, or adapters on one base model,
 or a base model and its adapter. Each keeps its own name as the served name. What vLLM would serve
-as another model than this process does is refused: other templates than the served one, ranks that
-differ between layers, and thinking between control tokens, which vLLM leaves out of its answers.
+as another model than this process does is refused: other templates or tokenizers than the served
+one, ranks that differ between layers, and thinking between control tokens, which vLLM leaves out of
+its answers.
 Not covered: a server per role.
 """
 
@@ -50,7 +51,10 @@ def to_serve(config: RunConfig) -> ProfileFile:
     file = (profile_file(base) if base in roles else None) or _of_weights(base, adapters)
     if not (adapters and file.vllm):
         return file
-    flags = {**file.vllm.flags, **_lora(list(adapters.values()), base, base in roles)}
+    of_adapters = _lora(list(adapters.values()), base, base in roles)
+    if (tokenizer := of_adapters.get("tokenizer")) and not file.thinking.parser:
+        _refuse_hidden_thinking(str(tokenizer))
+    flags = {**file.vllm.flags, **of_adapters}
     vllm = file.vllm.model_copy(update={"flags": flags})
     return file.model_copy(update={"vllm": vllm})
 
@@ -70,6 +74,12 @@ def _of_weights(name: str, adapters: dict[str, Adapter]) -> ProfileFile:
             "with one, a checkpoint folder, a Hub id, or start a server yourself and name it with "
             "--endpoint.",
         )
+    _refuse_hidden_thinking(name)
+    return profile_of_weights(name)
+
+
+def _refuse_hidden_thinking(name: str) -> None:
+    """Raise ConfigError if the tokenizer of a folder or Hub id has tags that vLLM leaves out."""
     try:
         tree = json.loads(file_in(name, "tokenizer.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):  # what is missing is said with the profile
@@ -82,7 +92,6 @@ def _of_weights(name: str, adapters: dict[str, Adapter]) -> ProfileFile:
             "Write a profile with thinking.parser, which moves the thinking to a field, and give "
             "its file as the model.",
         )
-    return profile_of_weights(name)
 
 
 def _lora(adapters: list[Adapter], base: str, has_role: bool) -> Flags:
@@ -116,6 +125,9 @@ def _lora(adapters: list[Adapter], base: str, has_role: bool) -> Flags:
         flags["chat-template"] = template
     if revisions[0]:
         flags["revision"] = revisions[0]
+    if tokenizer := _tokenizer(adapters, base, has_role):
+        # Otherwise vLLM looks for the revision of the base.
+        flags |= {"tokenizer": tokenizer, "tokenizer-revision": "main"}
     return flags
 
 
@@ -128,16 +140,53 @@ def _template(adapters: list[Adapter], base: str, has_role: bool) -> str:
     names = [adapter.name for adapter in adapters] + ([base] if has_role else [])
     own = {name: _own_template(name) for name in (base, *names)}
     texts = {name: own[name][0] or own[base][0] for name in names}
-    first, *others = names
-    if other := next((name for name in others if texts[name] != texts[first]), None):
+    _refuse_unlike("chat templates", texts)
+    first = names[0]
+    text, file = own[first]
+    return "" if texts[first] == own[base][0] else file or text
+
+
+def _tokenizer(adapters: list[Adapter], base: str, has_role: bool) -> str:
+    """The adapter whose tokenizer the server needs in place of its base's; or empty.
+
+    Raises:
+        ConfigError: Two of the models have different ones, and a server has one for all.
+    """
+    if not any(adapter.own_tokenizer for adapter in adapters):
+        return ""
+    of_base = _rules(base, adapters[0].revision)
+    of_models = {a.name: _rules(a.name) if a.own_tokenizer else of_base for a in adapters}
+    _refuse_unlike("tokenizers", of_models | ({base: of_base} if has_role else {}))
+    first = adapters[0].name
+    return "" if of_models[first] == of_base else first
+
+
+def _rules(name: str, revision: str | None = None) -> str:
+    """All that decides how a tokenizer divides a text, however its file is written."""
+    from tokenizers import Tokenizer
+
+    try:
+        text = file_in(name, "tokenizer.json", revision).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+    try:
+        tokenizer = Tokenizer.from_str(text)
+    except Exception:  # the library has no class of its own; what is damaged is said when it counts
+        return text
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return str(tokenizer.to_str())
+
+
+def _refuse_unlike(what: str, of_models: dict[str, str]) -> None:
+    """Raise ConfigError if models of one server differ in what it has for all of them."""
+    first, *others = of_models
+    if other := next((name for name in others if of_models[name] != of_models[first]), None):
         raise ConfigError(
-            f"The chat templates of {first} and {other} differ, and a server has one for all of "
-            "its models",
+            f"The {what} of {first} and {other} differ, and a server has one for all of its models",
             "Serve each of them by a server of its own, or train both on sets that were built for "
             "one student.",
         )
-    text, file = own[first]
-    return "" if texts[first] == own[base][0] else file or text
 
 
 def _own_template(name: str) -> tuple[str, str]:
