@@ -215,6 +215,18 @@ def test_a_call_for_several_that_brings_nothing_loses_no_sample(fault, retries, 
         assert "does not honour n" in caplog.text
 
 
+def test_several_samples_of_a_prompt_that_breaks_a_server_are_soon_asked_singly():
+    def plan(body: Any, attempt: int) -> str | None:
+        return "broken" if body.get("n") else None
+
+    with faulty(honours_n=4, plan=plan) as server:
+        responses = ask(server, requests(4), capabilities=Capabilities(n=4), retries=9)
+        assert all(response.finish_reason == "stop" for response in responses)
+        # After three failures a plain question is answered, so the prompt is at fault: nine pauses
+        # would bring nothing.
+        assert [body.get("n", 1) for _, body in server.requests] == [4, 4, 4] + [1] * (1 + 4)
+
+
 def test_a_prompt_that_is_refused_says_nothing_of_n():
     def plan(body: Any, attempt: int) -> str | None:
         return "refused" if body["messages"][0]["content"] == "bad" else None
