@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from heavydistill.metrics.steps import StepVote
 from heavydistill.metrics.summary import Summary
 from heavydistill.report.grid import (
     Grid,
@@ -42,7 +41,9 @@ def table(summary: Summary) -> Grid:
     rows = []
     for key, row in summary.steps.items():
         shares = [share(each) for each in (row.written, row.plurality, row.picked)]
-        note = marked(f"{row.steps:,} steps, {counted(row.problems, 'problem')}", row.problems)
+        note = marked(
+            f"{counted(row.steps, 'step')}, {counted(row.problems, 'problem')}", row.problems
+        )
         rows.append(Line(NAMES[key][0], [*shares, difference(row.written_minus_plurality)], note))
     return Grid(["Attempts", "Written", "Most", "Any one", "Written - most"], rows, [NOTE])
 
@@ -52,7 +53,7 @@ def lines(summary: Summary) -> Iterator[str]:
     table = summary.steps
     said = []
     if parts := table.get("parting"):
-        against = f"most attempts {percent(parts.plurality.mean)}"
+        against = f"{percent(parts.plurality.mean)} by copying most"
         said.append(f"{percent(parts.written.mean)} where attempts part ({against})")
     for key, name in (("unanimous_true", "true"), ("unanimous_false", "false")):
         if row := table.get(key):
@@ -60,17 +61,15 @@ def lines(summary: Summary) -> Iterator[str]:
     if said:
         yield f"Steps, true values: {', '.join(said)}"
     if vote := summary.step_vote:
-        yield vote_line(vote, summary)
+        over = bracketed(vote.heavy_minus, signed=True)
+        some = f", over the {counted(vote.problems, 'problem')} where it is defined"
+        of = "" if vote.problems == summary.problems else some
+        yield (
+            f"Step vote: {percent(vote.accuracy.mean)} right; HM@{summary.d} - step vote {over} "
+            f"points{of}"
+        )
 
 
 def missing(summary: Summary) -> list[str]:
     """Return the sentence that there is no step table, if there are deliberations but no steps."""
     return [_NO_STEPS] if summary.heavy_mean_at_d and not summary.steps else []
-
-
-def vote_line(vote: StepVote, summary: Summary) -> str:
-    """Return the step vote, and what deliberation adds over it."""
-    over = f"HM@{summary.d} - step vote {bracketed(vote.heavy_minus, signed=True)} points"
-    some = counted(vote.problems, "problem")
-    of = "" if vote.problems == summary.problems else f", over the {some} where it is defined"
-    return f"Step vote: {percent(vote.accuracy.mean)} right; {over}{of}"

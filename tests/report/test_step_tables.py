@@ -47,7 +47,7 @@ def lines_of(text: str) -> list[str]:
 def test_a_run_has_two_lines_and_a_table(summary, printed):
     text = " ".join(printed(print_summary, summary).split())
     assert (
-        "Steps, true values: 96.2% where attempts part (most attempts 71.8%), 99.9% where" in text
+        "Steps, true values: 96.2% where attempts part (71.8% by copying most), 99.9% where" in text
     )
     assert "agree on a true value, 48.0% where they agree on a false value Step vote: 24.4%" in text
     assert "HM@4 - step vote +31.9 (+25.9 to +38.0) points" in text and "defined" not in text
