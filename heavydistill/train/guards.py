@@ -279,7 +279,7 @@ def _above(points: list[Point], most: float) -> _Crossed:
 def _risen(points: list[Point], window: int, rise: float, steps: int) -> _Crossed:
     """Yield the medians that exceed the mean of the first tenth of the steps by ``rise``."""
     first = max(window, sum(10 * step <= steps for step, _ in points))
-    if len(points) < first:
+    if len(points) < first or 10 * points[-1][0] < steps:  # the beginning has not ended
         return iter(())
     most = fmean(value for _, value in points[:first]) + rise
     return _above(smoothed(points, window), most)

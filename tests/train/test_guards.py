@@ -1,5 +1,6 @@
 """Which trainings are taken for a collapse, on recorded series and on odd ones."""
 
+import itertools
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from heavydistill.train.guards import (
     alarm_text,
     alarms,
     check_guards,
+    cut_off,
 )
 from heavydistill.train.loop import step_at_end
 
@@ -99,6 +101,71 @@ def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name):
     assert [(alarm.step, alarm.action) for alarm in both] == [(5, "warn"), (10, "stop")]
 
 
+def _logged(**curves: list[float]) -> list[dict[str, Any]]:
+    """Entries of the steps from 1 on; ``__`` in a name stands for a slash."""
+    names = [name.replace("__", "/") for name in curves]
+    rows = zip(*curves.values(), strict=True)
+    return [{"step": step} | dict(zip(names, row, strict=True)) for step, row in enumerate(rows, 1)]
+
+
+@pytest.mark.parametrize(
+    ("curves", "bound"),
+    [
+        ({"groups__all_right": [0.5, 0.7]}, {"guard_all_right_above": 0.7}),
+        ({"groups__all_wrong": [0.5, 0.7]}, {"guard_all_wrong_above": 0.7}),
+        ({"verdict__cut_off": [0.25, 0.25]}, {"guard_cut_off_above": 0.25}),
+        ({"undecided__all": [0.02, 0.02]}, {}),
+        ({"verdict__undecided": [0.25, 0.5]}, {"guard_rise": 0.25}),
+        ({"entropy": [1.0, 0.5]}, {"guard_entropy_below": 0.5}),
+        ({"completions__mean_length": [100.0, 50.0]}, {}),
+    ],
+)
+def test_a_value_at_its_threshold_fires_nothing(curves, bound):
+    assert alarms(_logged(**curves), GuardOptions(guard_window=1, **bound)) == []
+    change = -0.01 if "below" in str(bound) or "mean_length" in str(curves) else 0.01
+    beyond = {name: [first, last + change] for name, (first, last) in curves.items()}
+    assert [each.step for each in alarms(_logged(**beyond), GuardOptions(guard_window=1, **bound))]
+
+
+def test_the_first_sign_counts_and_alarms_are_in_the_order_of_the_steps():
+    guards = GuardOptions(guard_window=1)
+    rises_first = _logged(verdict__cut_off=[0.1, 0.3, 0.6], entropy=[1.0, 1.0, 0.1])
+    found = [(each.guard, each.step, each.bound) for each in alarms(rises_first, guards)]
+    assert found == [("cut_off", 2, pytest.approx(0.2)), ("entropy", 3, pytest.approx(0.6))]
+    is_high_first = _logged(verdict__undecided=[0.0, 0.0, 0.9], undecided__all=[0.0, 0.1, 0.1])
+    assert [(each.step, each.bound) for each in alarms(is_high_first, guards)] == [(2, 0.02)]
+    many = _logged(entropy=[1.0, 1.0, 0.1], groups__all_wrong=[0.1, 1.0, 1.0])
+    assert [each.guard for each in alarms(many, guards)] == ["all_wrong", "entropy"]
+
+
+def test_of_both_roles_the_one_that_is_cut_off_more_counts():
+    for high, low in itertools.permutations(("verdict__cut_off", "thinker__truncated")):
+        (found,) = alarms(_logged(**{high: [0.6] * 5, low: [0.4] * 5}), USUAL)
+        assert (found.guard, found.step, found.value) == ("cut_off", 5, 0.6)
+    # A role is not logged at every step.
+    attempts = [{"thinker/truncated": share, "step": step} for step, share in ((1, 0.5), (3, 0.7))]
+    entries = [*attempts, {"verdict/cut_off": 0.25, "step": 2}]
+    assert cut_off(entries) == [(1, 0.5), (2, 0.25), (3, 0.7)]
+
+
+def test_the_beginning_is_the_first_tenth_but_at_least_a_window():
+    rising = _logged(verdict__undecided=[0.0, 0.1, 0.2, 0.5])
+    guards = GuardOptions(guard_window=1)
+    for steps, first, bound in ((0, 3, 0.1), (20, 3, 0.15), (30, 4, 0.2), (40, 4, 0.3)):
+        (found,) = alarms(rising, guards, steps=steps)
+        assert (found.step, found.bound) == (first, pytest.approx(bound))
+    assert alarms(rising, guards, steps=50) == []  # the first tenth has not ended
+
+
+def test_reasons_are_those_of_the_values_behind_the_alarm_most_of_all_first():
+    shares = {"all": [0.0, 0.0, 0.06, 0.06, 0.9], "late": [0.0, 0.01, 0.03, 0.02, 0.9]}
+    shares |= {"early": [0.9, 0.0, 0.04, 0.06, 0.0]}
+    entries = _logged(**{f"undecided__{name}": each for name, each in shares.items()})
+    (found,) = alarms(entries, GuardOptions(guard_window=3, guard_rise=1.0))
+    assert found.step == 4 and list(found.reasons) == ["early", "late"]
+    assert found.reasons == pytest.approx({"late": 0.02, "early": 0.1 / 3})
+
+
 def test_what_is_done_about_cut_off_responses_can_be_chosen():
     for action, found in (("off", []), ("roll_back", ["roll_back"])):
         fired = alarms(_cut_off(*[1.0] * 6), GuardOptions(guard_cut_off=action))
@@ -173,6 +240,7 @@ def _evaluations(values: list[float], rewards: list[float]) -> list[dict[str, An
         ([0.5, 0.4, 0.3, 0.3], [0.1, 0.2, 0.3], False),  # not below
         ([0.5, 0.4, 0.3, 0.2], [0.3, 0.2, 0.1], False),  # the reward falls as well
         ([0.4, 0.5, 0.4, 0.3], [0.1, 0.2, 0.3], False),  # twice
+        ([0.5, 0.4, 0.3, 0.2], [0.2, 0.2, 0.2], False),  # the reward stays
     ],
 )
 def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(values, rewards, fires):
@@ -188,6 +256,11 @@ def test_an_evaluation_that_is_repeated_where_a_training_goes_on_hides_no_fall(a
     entries.insert(3, {"eval_hm": again, "step": 1})
     (alarm,) = alarms(entries, GuardOptions(guard_window=1))
     assert (alarm.guard, alarm.step, alarm.bound, alarm.value) == ("evaluation", 3, 0.7, 0.4)
+
+
+def test_evaluations_without_a_logged_reward_say_nothing():
+    entries = [{"eval_hm": value, "step": step} for step, value in enumerate((0.5, 0.4, 0.3, 0.2))]
+    assert alarms(entries, GuardOptions(guard_window=1)) == []
 
 
 def test_another_metric_may_be_the_one_that_is_held_out():
@@ -236,6 +309,7 @@ def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint():
         check(guards)
         check(guards, save_strategy="best", save_steps=7)
         check(guards, eval_steps=0.1, save_steps=0.1)
+        check(guards, eval_strategy="epoch", save_strategy="epoch", save_steps=7)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +320,17 @@ def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint():
         ({"guard_evaluation": "stop"}, NEVER, "and with --run also --held_out_from"),
         ({"guard_length": "roll_back"}, {"save_steps": 20}, "same number for save_steps"),
         ({"guard_length": "roll_back"}, {"save_strategy": "no"}, "--save_strategy best"),
+        ({"guard_length": "roll_back"}, {"eval_strategy": "epoch"}, "--save_strategy best"),
+        (
+            {**UNMEASURED, "guard_length": "roll_back"},
+            {**NEVER, "save_strategy": "no"},
+            "guard_length is roll_back, but not every evaluation has a checkpoint",
+        ),
+        (
+            {**UNMEASURED, "guard_undecided": "roll_back", "guard_length": "roll_back"},
+            {**NEVER, "save_strategy": "best"},
+            "guard_length is roll_back",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused(guards, arguments, said):
@@ -299,9 +384,9 @@ def test_a_warning_changes_nothing(tmp_path, capsys):
 
 
 def test_a_training_in_which_all_is_cut_off_ends(tmp_path, capsys):
-    cut_off = rewarding(verdict__cut_off=lambda step: 0.75 if step == 2 else 1.0)
+    all_cut_off = rewarding(verdict__cut_off=lambda step: 0.75 if step == 2 else 1.0)
     watch = WatchGuards(GuardOptions(guard_window=2, guard_entropy="off"))
-    made = trainer(tmp_path, cut_off, [watch])
+    made = trainer(tmp_path, all_cut_off, [watch])
     made.train()
     assert made.state.global_step == 4
     ends = [(alarm.guard, alarm.step, alarm.action) for alarm in watch.alarms]
