@@ -213,20 +213,18 @@ def step_shares(
     Shares without steps are left out.
     """
     runs = [after] if before is None else [after, before]
-    rows = [sum((each.counts for each in of), ()) for of in zip(*runs, strict=True)]
-    width, found = _COLUMNS * len(ROWS), {}
+    found = {}
     for name, (row, key) in _CHANGES.items():
         start, share = _COLUMNS * ROWS.index(row), _SHARES[key]
-        parts = [
-            slice(at + start, at + start + _COLUMNS) for at in range(0, width * len(runs), width)
-        ]
-
-        def statistic(sums: _Array, parts: list[slice] = parts, share: _Share = share) -> _Array:
-            first, *others = (share(sums[..., part]) for part in parts)
-            return first - others[0] if others else first
-
-        found[name] = bootstrap_statistic(rows, statistic)
+        columns = slice(start, start + _COLUMNS)
+        rows = [[n for each in of for n in each.counts[columns]] for of in zip(*runs, strict=True)]
+        found[name] = bootstrap_statistic(rows, share if before is None else _difference(share))
     return {name: interval for name, interval in found.items() if interval}
+
+
+def _difference(share: _Share) -> _Share:
+    """A share of the first sums minus that of the second."""
+    return lambda sums: share(sums[..., :_COLUMNS]) - share(sums[..., _COLUMNS:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ def test_a_step_vote_takes_results_together():
         ["It is \\boxed{116}"] * 3,
         [chain(), "57 +87=144\nmore\n\\boxed{116}"],
         [chain(), "It is \\boxed{116}"],
+        [chain(), chain({3: 10}).replace("{126}", "{116}")],
         [chain(terms=(*range(MOST_STEPS + 2),))] * 2,
     ],
 )
@@ -224,6 +225,10 @@ def test_changes_are_paired_by_problem():
     assert vote.difference and vote.difference.mean == pytest.approx(0.5)
     alone = compare_sides(side(after), None, {}).steps
     assert alone["parting"].before is None and alone["parting"].after == told["parting"].after
+    table = summarize(before).steps["parting"]
+    alone = compare_sides(side(before), None, {}).steps
+    assert alone["parting"].after == table.written == told["parting"].before
+    assert alone["parting_minus_plurality"].after == table.written_minus_plurality
     same = compare_sides(side(after), side(after), {}).steps
     assert all(each.difference and each.difference.mean == 0 for each in same.values())
     words = numbered([shown(["It is \\boxed{116}"] * 2, "\\boxed{116}")] * 2)
