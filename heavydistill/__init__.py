@@ -176,7 +176,9 @@ def evaluate(
         config: Configuration of a run with the models to measure, or a mapping.
         before: Model before training; both roles are compared with it.
         controls: Control runs in which only the coordination or the attempts differ: ``alone``,
-            ``chain``, ``choose``, ``garbled``, ``foreign``, ``transplant``, ``skill``; or ``all``.
+            ``chain``, ``choose``, ``garbled``, ``foreign``, ``transplant``, ``empty``,
+            ``answers``, ``steps``, ``planted``, ``skill``; or ``all``, where those that are not
+            possible on the attempts are not asked.
         orders: Number of orders in which the same caches are read.
         on_status: Called as in ``generate``, for each run in turn.
     """

@@ -90,6 +90,10 @@ class ConfigError(UserError):
     """A flag or a key of a configuration or profile is unknown, contradictory or impossible."""
 
 
+class ImpossibleControlError(ConfigError):
+    """A control of an evaluation is not possible on any of its problems."""
+
+
 class MissingModelError(ConfigError):
     """A model is not specified, and the micro model would be used by default."""
 

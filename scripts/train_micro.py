@@ -48,7 +48,6 @@ from micro_models.worked import solve
 from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from heavydistill.config.models import Sampling
-from heavydistill.experiments.perturbation import garble_attempts
 from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.request import Request, sample_seed, user_turn
 from heavydistill.problems.procedural import MICRO_LEVELS
@@ -260,7 +259,7 @@ def figures(model: Path, problems: Iterator[MicroProblem]) -> str:
 
     texts = ask([rows.thinker_prompt(problem) for problem in listed for _ in range(K)])
     pools = [texts[K * place : K * (place + 1)] for place in range(len(listed))]
-    garbled = [garble_attempts(pool, str(place)) for place, pool in enumerate(pools)]
+    garbled = [rows.with_other_numbers(pool, str(place)) for place, pool in enumerate(pools)]
     heavy, on_garbled = (
         ask([rows.cache_prompt(*each) for each in zip(listed, caches, strict=True)])
         for caches in (pools, garbled)

@@ -57,7 +57,9 @@ def evaluate(
             help="Control runs, with commas between: alone (no attempts), chain (one long chain of "
             "thought with as many tokens), choose (pick an attempt), garbled (attempts with other "
             "values), foreign (attempts at another problem), transplant (right attempts taken out "
-            "or put in), skill (the whole protocol in one response), or all."
+            "or put in), empty (attempts without text), answers (their final boxes alone), steps "
+            "(without these), planted (a wrong step that some right attempts share), skill (the "
+            "whole protocol in one response), or all."
         ),
     ] = None,
     orders: Annotated[

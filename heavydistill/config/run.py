@@ -35,7 +35,14 @@ plugins.ship("pruning", get_args(Pruning))
 Shape = Literal["gpqa", "livecodebench"]
 Language = Literal["en", "zh"]
 Task = Literal["deliberate", "choose", "think", "skill"]
-Attempts = Literal["own", "none", "garbled", "foreign", "transplant"]
+_ATTEMPTS = (
+    *("own", "none", "garbled", "foreign", "transplant"),
+    *("empty", "answers", "steps", r"planted-[1-9]\d{0,3}"),
+)
+_NAMED = ", ".join(_ATTEMPTS[:-1])
+Attempts = Annotated[
+    str, form("|".join(_ATTEMPTS), f"must be one of {_NAMED}, or planted-N (e.g. planted-2)")
+]
 SamplingName = Literal["paper", "maker"]
 
 _ANEW: Task = "deliberate"
@@ -155,8 +162,10 @@ class CacheChoice(Section):
     """Number of places by which the shuffled trajectories are rotated."""
     attempts: Attempts = "own"
     """Attempts that the cache shows: the pool's ``own``, or those of a control: ``none``,
-    ``garbled`` (with other values), ``foreign`` (at another problem) or ``transplant`` (right ones
-    exchanged for wrong ones, or the reverse). Controls need ``pools``."""
+    ``garbled`` (with other values), ``foreign`` (at another problem), ``transplant`` (right ones
+    exchanged for wrong ones, or the reverse), ``empty`` (without text), ``answers`` (the final
+    boxes alone), ``steps`` (without them) or ``planted-N`` (right ones, N of them with one wrong
+    step in common). Controls need ``pools``."""
     budget_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of prompt tokens (default: what the deliberator's context allows, up to
     80,000)."""

@@ -9,13 +9,20 @@ an id of its own:
     transplant  where a minority of the attempts shown is right: wrong attempts in the place of the
                 right ones. Where all attempts shown are wrong, but another attempt of the pool is
                 right: this one in the place of a wrong one
+    empty       attempts without text
+    answers     the last box of each attempt alone; attempts without one have no text
+    steps       the same attempts without boxes, and without lines that hold nothing else
+    planted-N   right attempts, N of them with the same wrong step (see ``perturbation.plant``),
+                which they carry on to their final answer
 
 A cache can be garbled if all final answers that it shows can have other values. A foreign pool has
 the same kind, that is verifier, family of a procedural problem, and number of options of a choice.
 It comes from the problems nearby in the run, of another stratum if there is none of the same, and
 without the right answer if possible. A transplant takes wrong attempts from the pool, those that no
-cache shows before the others, and repeats them if they are too few. Transplanted attempts keep
-their verdicts; garbled and foreign ones have none and are judged.
+cache shows before the others, and repeats them if they are too few. A wrong step is planted where
+every attempt of the pool is usable and one is right; the N attempts are copies. Transplanted
+attempts, those of ``answers`` and right ones beside planted ones keep their verdicts; the others
+have none and are judged.
 
 Not covered: deliberations as attempts of a later round, which the control writes itself.
 """
@@ -23,13 +30,20 @@ Not covered: deliberations as attempts of a later round, which the control write
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
 from heavydistill.config.run import Attempts
-from heavydistill.experiments.perturbation import final_box, garble
+from heavydistill.experiments.perturbation import (
+    box_alone,
+    final_box,
+    garble,
+    plant,
+    without_boxes,
+)
 from heavydistill.heavy.voting import stratum
 from heavydistill.schema import Problem, Trace, Trajectory, Verdict, content_id
 
@@ -45,7 +59,8 @@ def other_pools(attempts: Attempts, traces: Iterable[Trace]) -> Iterator[tuple[T
     Pools have the size of the run's, and replaced attempts are as usable as the old ones. The same
     traces in the same order give the same pools.
     """
-    replaced = _REPLACED[attempts]
+    name, _, shared = attempts.partition("-")
+    replaced = _REPLACED[name] if not shared else functools.partial(_planted, shared=int(shared))
     before: list[Trace] = []
     remaining = iter(traces)
     while batch := list(itertools.islice(remaining, _NEARBY)):
@@ -67,10 +82,9 @@ def _garbled(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
                 answer=old.extracted or "",
                 right=right,
                 options=options,
+                problem=trace.problem.text,
             )
-            new = dataclasses.replace(
-                old, reasoning=reasoning, answer_text=answer_text, turns_json=""
-            )
+            new = _with_texts(old, reasoning, answer_text)
             pool[place] = old if new == old else _instead(old, new, verdict=None)
             final = final_box(old.answer_text)
             if old.id in ids and (final or old.extracted is not None):
@@ -127,11 +141,56 @@ def _transplanted(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
     ]
 
 
-_REPLACED: dict[Attempts, Callable[[Trace, Sequence[Trace]], Pool | None]] = {
+def _cut(
+    trace: Trace, nearby: Sequence[Trace], kept: Callable[[str], str], needs_box: bool = True
+) -> Pool | None:
+    """The pool with what ``kept`` leaves of the texts; None without a cache, or a box in it."""
+    ids, pool, shown = _shown(trace), list(trace.pool), []
+    for place, old in enumerate(trace.pool):
+        if old.unusable_because is None:
+            reasoning, answer_text = kept(old.reasoning), kept(old.answer_text)
+            new = _with_texts(old, reasoning, answer_text)
+            is_same = answer_text and final_box(answer_text) == final_box(old.answer_text)
+            pool[place] = _instead(old, new, old.verdict if is_same else None)
+            shown += [final_box(old.answer_text)] * (old.id in ids)
+    return pool if trace.caches and (any(shown) or not needs_box) else None
+
+
+def _planted(trace: Trace, nearby: Sequence[Trace], shared: int) -> Pool | None:
+    """Right attempts, ``shared`` of those that are shown with one wrong step; None if no right
+    attempt has steps, or so many are not shown."""
+    rng, right = random.Random(_seed(trace)), [one for one in trace.pool if one.is_correct]
+    ids = _shown(trace) & {one.id for one in trace.pool}
+    if not trace.caches or shared > len(ids) or len(_usable(trace)) < len(trace.pool):
+        return None
+    for one in rng.sample(right, len(right)):
+        if texts := plant([one.reasoning, one.answer_text], _seed(trace)):
+            wrong = _with_texts(one, *texts)
+            break
+    else:
+        return None
+    given, places, pool = itertools.cycle(right), rng.sample(sorted(ids), shared), list(trace.pool)
+    for place, old in enumerate(trace.pool):
+        if old.id in places:
+            pool[place] = _instead(old, wrong, verdict=None)
+        elif old.id in ids and not old.is_correct:
+            new = next(given)
+            pool[place] = _instead(old, new, new.verdict)
+    return pool
+
+
+_REPLACED: dict[str, Callable[[Trace, Sequence[Trace]], Pool | None]] = {
     "garbled": _garbled,
     "foreign": _foreign,
     "transplant": _transplanted,
+    "empty": functools.partial(_cut, kept=lambda _: "", needs_box=False),
+    "answers": functools.partial(_cut, kept=box_alone),
+    "steps": functools.partial(_cut, kept=without_boxes),
 }
+
+
+def _with_texts(old: Trajectory, reasoning: str, answer_text: str) -> Trajectory:
+    return dataclasses.replace(old, reasoning=reasoning, answer_text=answer_text, turns_json="")
 
 
 def _instead(old: Trajectory, new: Trajectory, verdict: Verdict | None) -> Trajectory:

@@ -23,7 +23,7 @@ deliberator or the attempts in its caches:
     alone-thinker      the thinker's prompt, without attempts
     alone-deliberator  the deliberator's prompt, without attempts
     choose             the best attempt of the cache
-    garbled, foreign, transplant
+    garbled, foreign, transplant, empty, answers, steps, planted-N
                        a cache with other attempts, see ``experiments.controls``
     order-N            the same attempts, rotated by N places
 
@@ -43,7 +43,7 @@ from pathlib import Path
 
 from heavydistill.config.run import Problems, RunConfig, Think
 from heavydistill.config.versioned import write_versioned
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, ImpossibleControlError
 from heavydistill.experiments.comparison import AFTER, side_of
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.heavy.prompts import asked_of_thinker
@@ -56,12 +56,15 @@ from heavydistill.metrics.controls import (
     FOREIGN,
     GARBLED,
     NAMES,
+    PLANTED,
     SKILL,
     WORDINGS,
     ControlReport,
     alone_name,
     compare_with_controls,
+    kind_of,
     order_name,
+    planted_names,
 )
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import refuse_same_model
@@ -76,6 +79,7 @@ from heavydistill.skill.prompt import for_reader
 from heavydistill.store.atomic import new_folder, refuse_taken
 
 BEFORE = "before"
+_ALL = "all"
 _RAN_BY = ("distilabel", "torch", "transformers")
 _CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
 
@@ -199,6 +203,8 @@ class EvaluationPlan:
     runs: dict[str, generate.Plan]
     """Plans of the runs ``BEFORE`` (if a baseline model is given) and ``AFTER``."""
     controls: list[ControlRun] = field(default_factory=list)
+    has_all_controls: bool = False
+    """Whether controls that are not possible on the attempts are not asked, instead of an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +248,8 @@ def check(
         base, after = runs[BEFORE].run.deliberator, runs[AFTER].run
         for model in filter(None, (after.thinker, after.deliberator)):
             refuse_same_model(base, model)
-    return EvaluationPlan(place, runs, controls_of(runs[AFTER], names, orders))
+    asked = controls_of(runs[AFTER], names, orders)
+    return EvaluationPlan(place, runs, asked, _ALL in _listed(controls))
 
 
 def paired(
@@ -289,8 +296,8 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> EvaluationResult:
 
     Raises:
         TeacherError: A server lacks a model; no other request was sent.
-        ConfigError: A control is not possible on the attempts of the run; its requests were not
-            sent, and no folder was written.
+        ConfigError: A control that is named is not possible on the attempts of the run; no request
+            of a control was sent, and no folder was written.
         RunError, KeyboardInterrupt: A run failed or was interrupted; no folder was written.
     """
     after = plan.runs[AFTER]
@@ -306,19 +313,38 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> EvaluationResult:
         write_versioned(comparison, made.folder / COMPARISON)
         if not plan.controls:
             return EvaluationResult(comparison, None)
-        checked = {
-            each.name: each.plan or made.check_on_pools(each.name, each.config, AFTER)
-            for each in plan.controls
-            if not each.not_asked
-        }
+        checked, missing = _checked(plan, made)
         for name, each in checked.items():
             made.run(name, each)
         traces = {name: all_traces(made.folder / name) for name in checked}
-        missing = {each.name: each.not_asked for each in plan.controls if each.not_asked}
         evaluated = all_traces(folders[AFTER])
         controlled = compare_with_controls(evaluated, after.config.rounds, traces, missing)
         write_versioned(controlled, made.folder / CONTROLS)
         return EvaluationResult(comparison, controlled)
+
+
+def _checked(
+    plan: EvaluationPlan, made: Experiment
+) -> tuple[dict[str, generate.Plan], dict[str, str]]:
+    """Return the plans of the controls by run, and why the others are not asked by control."""
+    checked, missing = {}, {}
+    for each in plan.controls:
+        try:
+            if each.not_asked:
+                missing[each.name] = each.not_asked
+            else:
+                at_work = each.plan or made.check_on_pools(each.name, each.config, AFTER)
+                checked[each.name] = at_work
+        except ImpossibleControlError as error:
+            if not plan.has_all_controls:
+                raise
+            missing[kind_of(each.name)] = error.what
+    return checked, missing
+
+
+def _listed(given: str | Iterable[str]) -> list[str]:
+    listed = given.split(",") if isinstance(given, str) else given
+    return list(dict.fromkeys(map(str.strip, listed)))
 
 
 def control_names(given: str | Iterable[str], config: RunConfig) -> list[str]:
@@ -327,9 +353,8 @@ def control_names(given: str | Iterable[str], config: RunConfig) -> list[str]:
     Raises:
         ConfigError: A control is unknown.
     """
-    listed = given.split(",") if isinstance(given, str) else given
-    names = list(dict.fromkeys(map(str.strip, listed)))
-    if "all" in names:
+    names = _listed(given)
+    if _ALL in names:
         return [name for name in NAMES if name != CHAIN or not config.pools]
     if unknown := sorted({*names} - {*NAMES}):
         raise ConfigError(
@@ -361,9 +386,8 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
         elif name == SKILL:
             made += [_skill(evaluated)]
         else:
-            does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)}: {NAMES[name]}"
-            cache = config.cache.model_copy(update={"attempts": name})
-            made += [ControlRun(name, reading_pools(config, cache=cache), does)]
+            runs = planted_names(_width(config)) if name == PLANTED else [name]
+            made += [_other_attempts(config, run, NAMES[name]) for run in runs]
     return made + _other_orders(config, orders)
 
 
@@ -386,6 +410,16 @@ def _require_possible(evaluated: generate.Plan, names: Collection[str], orders: 
         raise not_possible("garbled", "these problems")
     if FOREIGN in names and len(evaluated.problems) < 2:
         raise not_possible("foreign", "these problems")
+
+
+def _width(config: RunConfig) -> int:
+    return config.cache.width or config.think.k
+
+
+def _other_attempts(config: RunConfig, name: str, meaning: str) -> ControlRun:
+    does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)}: {meaning}"
+    cache = config.cache.model_copy(update={"attempts": name})
+    return ControlRun(name, reading_pools(config, cache=cache), does)
 
 
 def _alone(config: RunConfig, wording: str) -> ControlRun:
@@ -485,7 +519,7 @@ def _choose(evaluated: generate.Plan) -> ControlRun:
 
 
 def _other_orders(config: RunConfig, orders: int) -> list[ControlRun]:
-    width = config.cache.width or config.think.k
+    width = _width(config)
     if orders > 1 and config.rounds > 1:
         raise ConfigError(
             f"--orders {orders} needs a single round, but there are {config.rounds}",

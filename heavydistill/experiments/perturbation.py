@@ -1,20 +1,27 @@
-r"""Replaces the values in attempts by others of the same form, for the control ``garbled``.
+r"""Replaces values in attempts by others, for the controls ``garbled`` and ``planted``.
 
-What a value is, and what replaces it:
+What a value is, and what replaces it in ``garble``:
 
     number         as many digits; sign, decimal point and thousands separators stay
+    result         of ``A + B = C`` with + - * / or signs of LaTeX, without brackets: what the new
+                   operands make; if all of these stay, a number of as many digits
     number word    another one of two to nine, ten to nineteen, or twenty, thirty, ... ninety
     choice letter  the letter of another option, and the text of an option by that option's text
     final answer   without digits: its words, with as many letters of the same alphabet and case
 
-Within one attempt a value always has the same replacement, so that the attempt remains coherent: a
-result reappears in the next step. Different attempts have different replacements, so that they do
-not agree on a wrong value. A consensus would be misinformation, and a control must take the
-information out. A replacement is never the value itself and, if the form leaves another one, never
-a right answer. Everything is determined by the seed.
+Numbers of the problem stay, unless one is a final answer. So an attempt is about its problem and
+coherent: a wrong result is carried through all later steps to the final answer, as a thinker would.
+A value that is no result always has the same replacement within an attempt. Different attempts have
+different replacements, so that they do not agree on a wrong value. A consensus would be
+misinformation, and this control must take the information out. A replacement is never the value
+itself and, if the form leaves another one, never a right answer. Everything is determined by the
+seed.
+
+``plant`` changes one result alone, by ten units of its last place (a forgotten carry), and carries
+it on in the same way.
 
 Not covered: LaTeX commands (``\pi``); numbers in words of other languages; programs without
-numbers.
+numbers; steps in words, whose results are numbers like others.
 """
 
 from __future__ import annotations
@@ -22,10 +29,16 @@ from __future__ import annotations
 import random
 import re
 import string
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+# A minus is a sign where nothing stands before it from which the number could be subtracted.
+_SIGNED = rf"(?:(?<![\w)\]}}])(?<![\d)\]}}] )[-−])?{_NUMBER}"
+# What stands between two numbers of a step.
+_BETWEEN = re.compile(r"[\s$\\]{0,4}(\+|-|−|\*|×|·|times|cdot|/|÷|div|=)[\s$\\]{0,4}")
+_SIGNS = {"−": "-", "×": "*", "·": "*", "times": "*", "cdot": "*", "÷": "/", "div": "/"}
+_LONGEST_TERM = 12  # digits; longer numbers are not calculated with
 _UNITS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = (
     *("ten", "eleven", "twelve", "thirteen", "fourteen"),
@@ -41,19 +54,26 @@ _BOX = re.compile(r"\\f?boxed\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
 _ALPHABETS = (("a", "z"), ("α", "ω"), ("а", "я"))
 _CJK = "天地山川木金土石田禾云雨风雪竹花"
 _LONG_ENOUGH = re.compile(r"[^\W\d_]{3}|[\u3400-\u9fff]{2}")  # texts of options
+_LONGEST_LABEL = 40  # characters beside a box, e.g. "The final answer is"
 _LONGEST_ANSWER = 80  # longer answers are texts or programs, not words
 _DRAWS = 100
 
 
-def garble_attempts(attempts: Sequence[str], seed: str, right: Collection[str] = ()) -> list[str]:
+def garble_attempts(
+    attempts: Sequence[str], seed: str, right: Collection[str] = (), problem: str = ""
+) -> list[str]:
     """Return attempts at one problem with other values.
 
     Args:
         attempts: Texts of the attempts, each with its final answer in a box, if it has no digits.
         seed: Same texts and seed give the same result.
         right: Right answers, which no replacement gives.
+        problem: Text of the problem, whose numbers stay.
     """
-    return [garble([text], f"{seed}\x1f{i}", right=right)[0] for i, text in enumerate(attempts)]
+    return [
+        garble([text], f"{seed}\x1f{place}", right=right, problem=problem)[0]
+        for place, text in enumerate(attempts)
+    ]
 
 
 def garble(
@@ -63,6 +83,7 @@ def garble(
     answer: str = "",
     right: Collection[str] = (),
     options: Sequence[str] = (),
+    problem: str = "",
 ) -> list[str]:
     """Return the texts of one attempt with other values.
 
@@ -73,8 +94,28 @@ def garble(
         right: Right answers of the problem, e.g. ``42`` or ``C``.
         options: Texts of the options of a choice, in the order of their letters; empty texts if
             only the number of options is known.
+        problem: Text of the problem, whose numbers stay.
     """
-    return _Garbler(texts, seed, answer, right, options).garbled
+    for turn in range(_DRAWS):
+        made = _Garbler(texts, f"{seed}\x1f{turn}", answer, right, options, problem)
+        if not made.calculates_right:
+            break
+    return made.garbled
+
+
+def plant(texts: Sequence[str], seed: str) -> list[str] | None:
+    """Return the texts of one attempt with one wrong result, which is carried on.
+
+    The step is drawn from those that the final answer, the last box, depends on. Returns None if
+    there is none.
+    """
+    read = _Planter(texts)
+    steps, rng = list(read.steps), random.Random(seed)
+    for step in rng.sample(steps, len(steps)):
+        planted = _Planter(texts, step, rng.choice((-10, 10))).changed
+        if final_box(planted[-1]) != final_box(texts[-1]):
+            return planted
+    return None
 
 
 def final_box(text: str) -> str:
@@ -82,7 +123,94 @@ def final_box(text: str) -> str:
     return next(reversed(_BOX.findall(text)), "").strip()
 
 
-class _Garbler:
+def box_alone(text: str) -> str:
+    """The last box in a text; empty if there is none."""
+    final = final_box(text)
+    return rf"\boxed{{{final}}}" if final else ""
+
+
+def without_boxes(text: str) -> str:
+    """A text without boxes, and without the lines that hold nothing but one and its words."""
+    lines = []
+    for line in text.split("\n"):
+        rest = _BOX.sub("", line)
+        if rest == line or re.search(r"\d", rest) or len(rest) > _LONGEST_LABEL:
+            lines.append(rest)
+    return "\n".join(lines).strip()
+
+
+_Step = tuple[tuple[tuple[str, Decimal], ...], Decimal]
+"""(sign, number) of each operand of a step, and its result."""
+
+
+class _Carrier:
+    """Rewrites numbers from left to right, and carries every change on to later results."""
+
+    def __init__(self) -> None:
+        self._carried: dict[Decimal, Decimal] = {}  # new value by old value
+        self._terms: list[tuple[str, Decimal, Decimal]] = []  # (sign, old, new) of the step so far
+        self._text, self._end = "", 0
+
+    def other(self, old: Decimal, like: str, step: _Step | None) -> Decimal:
+        """The new value of a number, or of a result of a ``step`` whose operands all stay."""
+        raise NotImplementedError
+
+    def rewritten(self, found: re.Match[str]) -> str:
+        """The text of a number after those before it."""
+        like, old = found[0], _value(found[0])
+        between = _BETWEEN.fullmatch(found.string, self._end, found.start())
+        if found.string != self._text or not between:
+            self._text, self._terms, between = found.string, [], None
+        self._end = found.end()
+        sign = _SIGNS.get(between[1], between[1]) if between else ""
+        if sign == "=" and len(self._terms) > 1:
+            new = self._result(old, like)
+            self._terms = [("", old, new)]
+        else:
+            new = self._alone(old, like)
+            is_next = bool(self._terms) and sign != "="
+            self._terms = [*(self._terms if is_next else []), (sign if is_next else "", old, new)]
+        return _written(new, like)
+
+    def _alone(self, old: Decimal, like: str) -> Decimal:
+        for value, factor in ((old, 1), (-old, -1)):
+            if value in self._carried:
+                return factor * self._carried[value]
+        new = self.other(old, like, None)
+        if new != old:
+            self._carried[old] = new
+        return new
+
+    def _result(self, old: Decimal, like: str) -> Decimal:
+        olds = tuple((sign, before) for sign, before, _ in self._terms)
+        news = tuple((sign, after) for sign, _, after in self._terms)
+        true, carried = _calculated(olds), _calculated(news)
+        if olds == news or true is None or carried is None:
+            new = self.other(old, like, (olds, old))
+        else:
+            # A slip of the attempt's own stays.
+            new = _rounded(carried + old - true, like, any(sign == "/" for sign, _ in olds))
+        self._carried[old] = new
+        return new
+
+
+class _Planter(_Carrier):
+    """An attempt in which the result of ``step`` is off by ``units`` of its last place."""
+
+    def __init__(self, texts: Sequence[str], step: _Step | None = None, units: int = 0) -> None:
+        super().__init__()
+        self.steps: dict[_Step, None] = {}
+        self._step, self._units = step, units
+        self.changed = [re.sub(_SIGNED, self.rewritten, text) for text in texts]
+
+    def other(self, old: Decimal, like: str, step: _Step | None) -> Decimal:
+        """The same value, but for the planted step."""
+        if step:
+            self.steps[step] = None
+        return old + self._units * _unit(like) if step and step == self._step else old
+
+
+class _Garbler(_Carrier):
     """The replacements of one attempt; see ``garble``."""
 
     def __init__(
@@ -92,10 +220,15 @@ class _Garbler:
         answer: str,
         right: Collection[str],
         options: Sequence[str],
+        problem: str,
     ) -> None:
+        super().__init__()
         self._rng = random.Random(seed)
         self._new: dict[str, str] = {}  # replacement by value
-        self._right = {_value(number) for text in right for number in re.findall(_NUMBER, text)}
+        self._results: dict[_Step, Decimal] = {}  # drawn results
+        self._right = _numbers_in(right)
+        finals = [answer, *map(final_box, texts)]
+        self._given = _numbers_in([problem]) - _numbers_in([*right, *finals, *options])
         self._right_words = {word.lower() for text in right for word in _words(text)}
         self._letters = string.ascii_lowercase[: len(options)]
         named = zip(self._letters, map(str.lower, options), strict=False)
@@ -103,7 +236,7 @@ class _Garbler:
         self._options = options
         # The first letters make the search three times as fast.
         spelled = rf"\b(?=[tfsenTFSEN])(?ai:{'|'.join(_SPELLED)})\b"
-        patterns = {"number": _NUMBER, "spelled": spelled}
+        patterns = {"number": _SIGNED, "spelled": spelled}
         if options:
             letters = f"[{self._letters}]"
             alone = _ALONE.format(letters.upper())
@@ -111,7 +244,6 @@ class _Garbler:
             at_end = rf"(?:(?<=: )|(?<=：)|(?<=is )){letters}(?=[*.。]*(?:\n|\Z))"
             patterns["letter"] = rf"{alone}|(?<=[({{]){letters}(?=[)}}])|{at_end}"
         else:
-            finals = [answer, *map(final_box, texts)]
             wordy = [each for each in finals if len(each) <= _LONGEST_ANSWER]
             words = {w for each in wordy if not re.search(r"\d", each) for w in _words(each)}
             self._right_words |= {word.lower() for word in words}  # "y + x" would equal "x + y"
@@ -119,16 +251,41 @@ class _Garbler:
         either = "|".join(f"(?P<{kind}>{each})" for kind, each in patterns.items() if each)
         self.garbled = [re.sub(either, self._replaced, text) for text in texts]
 
+    @property
+    def calculates_right(self) -> bool:
+        """Whether a result came out as a right answer."""
+        return any(abs(new) in self._right for new in self._carried.values())
+
+    def other(self, old: Decimal, like: str, step: _Step | None) -> Decimal:
+        """A drawn value of the same form, other than the true one; the same for a given number."""
+        if step is None:
+            return old if abs(old) in self._given else self._drawn(old, like, old)
+        if step not in self._results:
+            true = _calculated(step[0])
+            self._results[step] = self._drawn(old, like, old if true is None else true)
+        return self._results[step]
+
+    def _drawn(self, old: Decimal, like: str, true: Decimal) -> Decimal:
+        digits = like.lstrip("-−").replace(",", "")
+        barred = self._right | {abs(true)}
+        new = self._draw(
+            lambda: self._digits_like(digits), digits, lambda drawn: Decimal(drawn) in barred
+        )
+        self._new[like] = new
+        return Decimal(new).copy_sign(old)
+
+    def _digits_like(self, old: str) -> str:
+        first = "0" if old[0] == "0" and len(old) > 1 else self._rng.choice("123456789")
+        return first + "".join(c if c == "." else self._rng.choice("0123456789") for c in old[1:])
+
     def _replaced(self, found: re.Match[str]) -> str:
         kind, old = str(found.lastgroup), found[0]
-        key = old.replace(",", "") if kind == "number" else old.lower()
+        if kind == "number":
+            return self.rewritten(found)
+        key = old.lower()
         if key not in self._new:
             self._new[key] = getattr(self, f"_other_{kind}")(key)
-        new = self._new[key]
-        if kind == "number":
-            digits = iter(new.replace(".", ""))
-            return re.sub(r"\d", lambda _: next(digits), old)
-        return new if kind == "option" else _cased(new, old)
+        return self._new[key] if kind == "option" else _cased(self._new[key], old)
 
     def _draw(self, draw: Callable[[], str], old: str, is_right: Callable[[str], bool]) -> str:
         """A drawn value other than ``old``; not a right or a used one, if draws give another."""
@@ -140,15 +297,9 @@ class _Garbler:
             spare = new if new != old else spare
         return spare
 
-    def _other_number(self, old: str) -> str:
-        def draw() -> str:
-            first = "0" if old[0] == "0" and len(old) > 1 else self._rng.choice("123456789")
-            rest = (c if c == "." else self._rng.choice("0123456789") for c in old[1:])
-            return first + "".join(rest)
-
-        return self._draw(draw, old, lambda new: _value(new) in self._right)
-
     def _other_spelled(self, old: str) -> str:
+        if _SPELLED[old] in self._given:
+            return old
         like = next(words for words in (_UNITS, _TEENS, _TENS) if old in words)
         return self._draw(
             lambda: self._rng.choice(like), old, lambda new: _SPELLED[new] in self._right
@@ -182,7 +333,50 @@ class _Garbler:
 
 
 def _value(number: str) -> Decimal:
-    return Decimal(number.replace(",", ""))
+    return Decimal(number.replace(",", "").replace("−", "-"))
+
+
+def _numbers_in(texts: Iterable[str]) -> set[Decimal]:
+    """The numbers in texts, in digits and words, without signs."""
+    spelled = {Decimal(_SPELLED[w]) for t in texts for w in t.lower().split() if w in _SPELLED}
+    return spelled | {_value(number) for text in texts for number in re.findall(_NUMBER, text)}
+
+
+def _calculated(terms: Iterable[tuple[str, Decimal]]) -> Decimal | None:
+    """The result of a step; None if it divides by 0, or a number in it is too long."""
+    summands: list[Decimal] = []
+    for sign, value in terms:
+        if len(value.as_tuple().digits) > _LONGEST_TERM or (sign == "/" and not value):
+            return None
+        if sign in ("*", "/"):
+            last = summands.pop()
+            summands.append(last * value if sign == "*" else last / value)
+        else:
+            summands.append(-value if sign == "-" else value)
+    return sum(summands, Decimal(0))
+
+
+def _unit(like: str) -> Decimal:
+    """One in the last place of a number."""
+    return Decimal(1).scaleb(-len(like.partition(".")[2]))
+
+
+def _rounded(value: Decimal, like: str, is_quotient: bool) -> Decimal:
+    """The value with the decimals of ``like``; with all of its own if it is no quotient."""
+    if value.adjusted() > 2 * _LONGEST_TERM:
+        return value
+    rounded = value.quantize(_unit(like))
+    return rounded if is_quotient or rounded == value else value.normalize()
+
+
+def _written(value: Decimal, like: str) -> str:
+    """A value in the form of the number ``like``."""
+    places = max(len(like.partition(".")[2]), -int(value.as_tuple().exponent))
+    digits = f"{abs(value):,.{places}f}" if "," in like else f"{abs(value):.{places}f}"
+    old = like.lstrip("-−")
+    if re.match(r"0\d", old):
+        digits = digits.zfill(len(old))
+    return ("−" if like[0] == "−" else "-") * (value < 0) + digits
 
 
 def _words(text: str) -> list[str]:

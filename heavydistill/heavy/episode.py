@@ -155,7 +155,7 @@ class Episode:
         """``ok``, or ``too_few_usable`` if too few trajectories of a complete pool are usable."""
         pool = self._stages[0]
         usable = sum(each is None or each.unusable_because is None for each in pool)
-        is_free = self.rules.cache.attempts == "none"
+        is_free = self.rules.cache.attempts in ("none", "empty", "answers", "steps")
         return OK if is_free or usable >= self.rules.min_k else TOO_FEW_USABLE
 
     @property

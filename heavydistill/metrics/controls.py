@@ -6,7 +6,8 @@ numbers of tokens, so the cost of one answer is given for each: tokens written, 
 and read, including the trajectories in its cache, as ``problem_figures`` counts them. A control
 that reads the trajectories of the evaluated run lacks the problems on which a step of that run
 failed; they count as wrong in both. ``PARTIAL`` controls are possible on some problems only; both
-sides of their differences have these problems.
+sides of their differences have these problems. ``PLANTED`` is several runs, each with another
+number of attempts that share the wrong step (``planted_names``).
 
 ``alone`` is the better of two runs: the thinker's prompt, and the deliberator's without attempts.
 It is chosen by its mean, which favours ``alone``.
@@ -17,7 +18,9 @@ that the server does not return is not seen.
 
 ``AttemptValueEffect`` says what the attempts' values add: deliberation with them, minus
 ``garbled``. A ``Transplant`` says what one kind of attempt adds, over the problems where it could
-be exchanged.
+be exchanged. A ``PlantedStep`` says how many deliberations end with the answer that a wrong step
+leads to, and how many are right, where some of the attempts shown have the step and all others are
+right.
 
 The influence of the order of attempts is measured with runs whose caches differ only in the order.
 It is the probability that of two deliberations, one with each order, exactly one is right, minus
@@ -58,6 +61,7 @@ FORMAT = "heavydistill-controls/3"
 CONTROLS = "controls.json"
 ALONE, CHAIN, CHOOSE, SKILL = "alone", "chain", "choose", "skill"
 GARBLED, FOREIGN, TRANSPLANT = "garbled", "foreign", "transplant"
+EMPTY, ANSWERS, STEPS, PLANTED = "empty", "answers", "steps", "planted"
 NAMES = {
     ALONE: "no attempts",
     CHAIN: "one long chain of the thinker",
@@ -65,10 +69,14 @@ NAMES = {
     GARBLED: "the attempts have other values",
     FOREIGN: "attempts at another problem",
     TRANSPLANT: "right attempts are taken out or put in",
+    EMPTY: "the attempts have no text",
+    ANSWERS: "the attempts' final boxes alone",
+    STEPS: "the attempts without final boxes",
+    PLANTED: "right attempts, some with the same wrong step",
     SKILL: "one model does the whole protocol in one context",
 }
 ATTEMPT = "attempt"
-PARTIAL = (GARBLED, FOREIGN, TRANSPLANT)
+PARTIAL = (GARBLED, FOREIGN, TRANSPLANT, EMPTY, ANSWERS, STEPS, PLANTED)
 FALLS, RISES = "falls", "rises"
 """Transplants that took right attempts out, and that put one in."""
 WORDINGS = ("thinker", "deliberator")
@@ -135,6 +143,17 @@ class Transplant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedStep:
+    """Deliberations on right attempts, of which some share one wrong step."""
+
+    shared: int  # attempts with the wrong step
+    shown: int  # attempts in a cache
+    problems: int
+    right: Interval  # share of right deliberations
+    follows: Interval  # share of deliberations with the answer of the wrong step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """Influence of the order of the attempts."""
 
@@ -165,12 +184,25 @@ class ControlReport:
     skill_minus_attempt: Interval | None = None  # paired by problem; None without ``SKILL``
     skill_followed: int | None = None  # answers that show the protocol; None without ``SKILL``
     not_asked: dict[str, str] = field(default_factory=dict)
-    """Controls that were not asked because no context holds their prompt, each with the reason."""
+    """Controls that were not asked because no context holds their prompt or they are not possible
+    on the attempts, each with the reason."""
+    planted: list[PlantedStep] = field(default_factory=list)  # in the order of ``shared``
 
 
 def alone_name(wording: str) -> str:
     """Name of the run that answers alone with the prompt ``wording``."""
     return f"{ALONE}-{wording}"
+
+
+def kind_of(run: str) -> str:
+    """Key in ``NAMES`` of a control run that reads other attempts."""
+    return PLANTED if run.startswith(f"{PLANTED}-") else run
+
+
+def planted_names(shown: int) -> list[str]:
+    """Names of the runs of ``PLANTED`` with so many attempts in a cache, e.g. 2, 5, 7, 8 of 8."""
+    shared = {shown // 4, 5 * shown // 8, shown - 1, shown} - {0}
+    return [f"{PLANTED}-{number}" for number in sorted(shared)]
 
 
 def order_name(places: int) -> str:
@@ -223,6 +255,11 @@ def compare_with_controls(
         skill_minus_attempt=bootstrap_mean([*skill.minus(attempt).values()]) if skill else None,
         skill_followed=skill.several if skill else None,
         not_asked=dict(missing),
+        planted=[
+            _planted(int(name.removeprefix(f"{PLANTED}-")), answers)
+            for name, answers in others.items()
+            if kind_of(name) == PLANTED
+        ],
     )
 
 
@@ -257,6 +294,8 @@ class _Answers:
         self.caches: dict[str, str] = {}  # id of the cache by problem
         self.votes: dict[str, float] = {}  # value of the vote by problem
         self.shows_right: set[str] = set()  # problems with a right attempt in a cache
+        self.follows: dict[str, float] = {}  # by problem: share with the answer of a wrong attempt
+        self.width = 0  # most attempts in a cache
         self.failed: set[str] = set()  # problems on which a step failed
         self.prompts: set[str] = set()
         self.verifiers: set[str] = set()
@@ -278,6 +317,10 @@ class _Answers:
         shown = {item.generation for cache in trace.caches for item in cache.items}
         if any(attempt.is_correct and attempt.id in shown for attempt in trace.pool):
             self.shows_right.add(problem)
+        wrong = {one.extracted for one in trace.pool if one.id in shown and not one.is_correct}
+        follow = [each.extracted is not None and each.extracted in wrong for each in given]
+        self.follows[problem] = _share(follow)
+        self.width = max([self.width, *(len(cache.items) for cache in trace.caches)])
         self.failed |= {problem} if trace.status.startswith(FAILED) else set()
         self.prompts |= prompts_of(trace)
         self.verifiers |= verifiers_of(trace)
@@ -286,8 +329,9 @@ class _Answers:
             for each in given
         )
         self._tally.add(given)
+        of_round = Round.of(trace, round).tokens if round else {}
         for cost in COSTS:
-            of_one = Round.of(trace, round).tokens[cost] if round else mean_tokens(given, cost)
+            of_one = of_round[cost] if round else mean_tokens(given, cost)
             if given and not math.isnan(of_one):
                 self._tokens[cost].append(of_one)
 
@@ -329,15 +373,17 @@ def _read(
         heavy.add(trace)
         attempt.add(trace)
     depth = {CHAIN: 0, **dict.fromkeys(PARTIAL, rounds)}
-    others = {name: _Answers(depth.get(name, 1), traces) for name, traces in controls.items()}
+    others = {
+        name: _Answers(depth.get(kind_of(name), 1), traces) for name, traces in controls.items()
+    }
     for name, answers in others.items():
-        needed = set() if name in PARTIAL else heavy.right.keys() - heavy.failed
+        needed = set() if kind_of(name) in PARTIAL else heavy.right.keys() - heavy.failed
         if not needed <= answers.right.keys() <= heavy.right.keys():
             raise ConfigError(
                 f"The run {name} does not have the same problems as the evaluated run",
                 "Remove the folder of the evaluation and give the same command again.",
             )
-        if name not in PARTIAL:
+        if kind_of(name) not in PARTIAL:
             # A missing problem counts as a problem without an answer.
             answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
     alone = [name for name in map(alone_name, WORDINGS) if name in others]
@@ -399,6 +445,16 @@ def _transplant(
         before=bootstrap_mean(heavy.means_of(change)),
         after=bootstrap_mean(others[TRANSPLANT].means_of(change)),
         change=bootstrap_mean([*change.values()]),
+    )
+
+
+def _planted(shared: int, answers: _Answers) -> PlantedStep:
+    return PlantedStep(
+        shared=shared,
+        shown=answers.width,
+        problems=len(answers.right),
+        right=bootstrap_mean(answers.means_of(answers.right)),
+        follows=bootstrap_mean([*answers.follows.values()]),
     )
 
 

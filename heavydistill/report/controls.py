@@ -105,6 +105,15 @@ def grids(controlled: ControlReport) -> Iterator[Grid]:
     ]
     if transplants:
         yield Grid(["Transplant", "Problems", "Right before", "After", "Points"], transplants)
+    planted = [
+        Line(
+            f"{step.shared} of {step.shown} share it",
+            [marked(f"{step.problems:,}", step.problems), share(step.right), share(step.follows)],
+        )
+        for step in controlled.planted
+    ]
+    if planted:
+        yield Grid(["One wrong step, planted", "Problems", "Right", "Follow it"], planted)
 
 
 def _ways(controlled: ControlReport) -> Grid:

@@ -24,7 +24,7 @@ from typing import Any
 
 from heavydistill.config.run import Attempts, RunConfig
 from heavydistill.config.yaml import parse
-from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.errors import ConfigError, ImpossibleControlError, ProblemsError
 from heavydistill.experiments.controls import other_pools
 from heavydistill.heavy.judge_votes import FAILED, rule_of
 from heavydistill.schema import Problem, Trace, Trajectory, from_row
@@ -38,7 +38,11 @@ from heavydistill.store.traces import (
 from heavydistill.verifiers import registry
 
 _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verdict.reason")
-_NO_OTHER: dict[Attempts, tuple[str, str]] = {
+_NO_BOX = (
+    "no cache has an attempt with a final box",
+    "Use problems whose answers are asked for in a box",
+)
+_NO_OTHER: dict[str, tuple[str, str]] = {
     "garbled": (
         "no cache has final answers that can all be garbled",
         "Use problems with numbers, letters or words as final answers",
@@ -53,8 +57,16 @@ _NO_OTHER: dict[Attempts, tuple[str, str]] = {
         "Use more problems, or sample more attempts than a cache shows, e.g. --k 16 --set "
         "cache.width=8",
     ),
+    "empty": ("the run has no caches", "Use a run with deliberations"),
+    "answers": _NO_BOX,
+    "steps": _NO_BOX,
+    "planted": (
+        "no pool without failed attempts has so many in a cache and a right one with steps such as "
+        "3 + 4 = 7, on which its final box depends",
+        "Use problems that are calculated in steps",
+    ),
 }
-"""Why a control has no pools at all, and the fix."""
+"""Why a control has no pools at all, and the fix, by the first word of ``cache.attempts``."""
 
 
 @dataclass(slots=True)
@@ -99,11 +111,11 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
     run, pools, attempts = Path(config.pools or ""), PoolsOfRun(), config.cache.attempts
     pools.rejects = count_rows(run / REJECTS_FOLDER)
     limit, suited = config.problems.limit, set[str]()
-    if attempts in _NO_OTHER:
+    if _kind(attempts) in _NO_OTHER:
         suited = {trace.problem.id for trace, _ in shown_pools(run, attempts, limit)}
     for row in itertools.islice(read_columns(run, _READ), limit):
         problem = from_row(Problem, row["problem"])
-        if attempts in _NO_OTHER and problem.id not in suited:
+        if _kind(attempts) in _NO_OTHER and problem.id not in suited:
             pools.unsuited += 1
             continue
         if problem.id in pools.problems:
@@ -125,14 +137,18 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
     return pools
 
 
-def not_possible(attempts: Attempts, what: str) -> ConfigError:
+def not_possible(attempts: Attempts, what: str) -> ImpossibleControlError:
     """Return the error for a control that has no pools on ``what``."""
-    why, fix = _NO_OTHER[attempts]
-    return ConfigError(
+    why, fix = _NO_OTHER[_kind(attempts)]
+    return ImpossibleControlError(
         f"The control {attempts} is not possible on {what}: {why}",
         f"{fix}; or repeat the command without {attempts} in --controls or cache.attempts: no "
         "request is sent twice.",
     )
+
+
+def _kind(attempts: Attempts) -> str:
+    return attempts.partition("-")[0]
 
 
 def shown_pools(
@@ -140,7 +156,7 @@ def shown_pools(
 ) -> Iterator[tuple[Trace, list[Trajectory]]]:
     """Yield the traces of a run, up to ``limit``, each with the pool that its caches show."""
     traces = itertools.islice(read_traces(run), limit)
-    if attempts in _NO_OTHER:
+    if _kind(attempts) in _NO_OTHER:
         return other_pools(attempts, traces)
     return ((trace, trace.pool) for trace in traces)
 

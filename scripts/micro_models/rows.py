@@ -7,6 +7,7 @@ item i of a dataset with ``seed + i``; seeds of evaluations and bundled problems
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,6 @@ from micro_models.worked import (
     thinker_solution,
 )
 
-from heavydistill.experiments.perturbation import garble_attempts
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import serialize
 from heavydistill.problems.procedural import MICRO_LEVELS
@@ -30,6 +30,7 @@ from heavydistill.text.extraction import boxed
 TRAINING_SEEDS = 10**12
 PROMPT_DOMAIN = "brief"
 MOST_ATTEMPTS = 12
+_MANY = 50  # draws after which two numbers may become the same
 # Longer problems of the same families, with more arithmetic for each token.
 LONG_LEVELS: dict[str, dict[str, Any]] = {
     family: level
@@ -112,8 +113,33 @@ def garbled_row(
 ) -> MicroRow:
     """A row on attempts whose numbers are all replaced: the deliberator is on its own."""
     worked = solve(problem.task, rng, slip_rate)
-    garbled = garble_attempts(list(map(answer_of, attempts)), str(rng.random()))
+    garbled = with_other_numbers(list(map(answer_of, attempts)), str(rng.random()))
     return _deliberation(problem, worked, garbled)
+
+
+def with_other_numbers(attempts: Sequence[str], seed: str) -> list[str]:
+    """Attempts in which each number is another one of as many digits, the same at each place.
+
+    Steps do not come out right any more. No control of `heavydistill evaluate` garbles like this,
+    so that none of them measures what was trained.
+    """
+    return [_garbled(text, random.Random(f"{seed}\x1f{n}")) for n, text in enumerate(attempts)]
+
+
+def _garbled(text: str, rng: random.Random) -> str:
+    new: dict[str, str] = {}
+
+    def other(found: re.Match[str]) -> str:
+        old, turn = found[0], 0
+        while old not in new:
+            drawn = "0" if old[0] == "0" and len(old) > 1 else rng.choice("123456789")
+            drawn += "".join(c if c == "." else rng.choice("0123456789") for c in old[1:])
+            if drawn != old and (drawn not in new.values() or turn > _MANY):
+                new[old] = drawn
+            turn += 1
+        return new[old]
+
+    return re.sub(r"\d+(?:\.\d+)?", other, text)
 
 
 def restating_row(

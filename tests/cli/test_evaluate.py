@@ -202,7 +202,7 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path, call):
     with serving(answer) as server:
         printed, _ = measured("evaluate", server.base_url, problems, *asked)
     told = read_controlled(out / CONTROLS)
-    names = ["alone", "chain", "choose", "garbled", "foreign"]
+    names = ["alone", "chain", "choose", "garbled", "foreign", "empty", "answers", "steps"]
     assert [control.name for control in told.controls] == names
     alone, chain, choose, *others = (control.answering for control in told.controls)
     assert all(each.samples == 24 for each in (alone, chain, choose, *others))
@@ -240,7 +240,10 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path, call):
 
     # Whoever takes over what stands first is wrong if nothing that stands is right.
     assert told.worth and told.worth.is_shown and told.worth.problems == 12
-    assert [each.accuracy.mean for each in others] == [0, 0]
+    assert [each.accuracy.mean for each in others] == [0, 0, 0, told.heavy.accuracy.mean, 0]
+    # Of all controls, those that are not possible here are left out and said.
+    assert "no pool without failed attempts" in told.not_asked["planted"] and not told.planted
+    assert "Not asked (planted): The control planted-" in printed
     for name in ("garbled", "foreign"):
         for own, other in zip(read_traces(out / "after"), read_traces(out / name), strict=True):
             places = [one.id for one in own.pool]

@@ -24,7 +24,7 @@ def answer(body: dict[str, Any]) -> Answer:
     where all values are implausible.
     """
     prompt, model = body["messages"][0]["content"], body["model"]
-    draw = random.Random(f"{model}/{prompt}/{body['seed']}")
+    draw = random.Random(f"1/{model}/{prompt}/{body['seed']}")
     number = int(prompt.partition("What is ")[2].partition(" ")[0])
     right, luck = 2 * number, random.Random(number).choice([0.15, 0.3, 0.6, 0.9])
     shown = list(map(int, re.findall(r"boxed\{(\d+)\}", prompt.partition("Attempt 1")[2])))

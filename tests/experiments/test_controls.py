@@ -3,19 +3,23 @@
 import dataclasses
 import itertools
 import json
+import random
 import re
+import statistics
 from collections.abc import Sequence
 from typing import Any, get_args
 
 import pytest
-from heavy_samples import CHARS, build, problem, trajectory, unusable
+from heavy_samples import CHARS, build, deliberation, problem, trajectory, unusable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config.run import Attempts, Selection
 from heavydistill.experiments.controls import other_pools
+from heavydistill.experiments.perturbation import final_box
 from heavydistill.heavy.voting import stratum
-from heavydistill.schema import Trace, Trajectory, Turn, turns_as_json
+from heavydistill.metrics.controls import compare_with_controls, planted_names
+from heavydistill.schema import Problem, Trace, Trajectory, Turn, turns_as_json
 
 answers = st.lists(st.sampled_from(["60", "7135", "7935", None]), min_size=1, max_size=9)
 
@@ -72,7 +76,7 @@ def test_garbled_attempts_have_other_values_and_no_verdict(answers, width):
         return
     (pool,) = pools.values()
     for old, new in zip(trace.pool, pool, strict=True):
-        assert len(old.answer_text) == len(new.answer_text)
+        assert re.sub(r"\d+", "", old.answer_text) == re.sub(r"\d+", "", new.answer_text)
         assert (old == new) == (old.unusable_because is not None or old.extracted is None)
         assert old == new or (new.verdict is None and old.id != new.id)
         if old.unusable_because is None:
@@ -217,3 +221,150 @@ def test_replaced_pools_come_from_the_problems_nearby():
         donor = int(str(pool[0].answer_text).rpartition("{")[2].strip("}"))
         assert trace.problem.id == f"p{number}" and 0 < abs(donor - number) < 512
     assert CHARS.name == "chars" and number == 609
+
+
+def test_empty_attempts_answers_and_steps_hold_no_more_than_that():
+    trace = trace_of("60", "7135", None)
+    trace = dataclasses.replace(trace, pool=[*trace.pool, *unusable()])
+    (empty,), (answers_,), (steps,) = (
+        [pool for _, pool in other_pools(name, [trace])] for name in ("empty", "answers", "steps")
+    )
+    assert [one.answer_text for one in empty[:3]] == ["", "", ""]
+    assert [one.answer_text for one in answers_[:3]] == ["\\boxed{60}", "\\boxed{7135}", ""]
+    assert [one.answer_text for one in steps[:2]] == [
+        "We have 30 + 30 = 60,",
+        "We have 30 + 30 = 7135,",
+    ]
+    assert [one.is_correct for one in answers_[:2]] == [True, False]
+    assert not any(one.verdict for one in [*empty[:3], steps[0], steps[1]])
+    for pool in (empty, answers_, steps):
+        assert pool[3:] == trace.pool[3:], "what is not usable stays"
+    unboxed = trace_of(None, None)
+    assert other("empty", dataclasses.replace(trace_of(None), caches=[])) == {}
+    assert [len(list(other_pools(name, [unboxed]))) for name in ("answers", "steps")] == [0, 0]
+
+
+@pytest.mark.parametrize("shared", [1, 2, 4])
+def test_a_planted_step_is_shared_by_so_many_of_right_attempts(shared):
+    trace = trace_of("60", "7135", None, "60", "7935", width=4)
+    (pool,) = other(f"planted-{shared}", trace).values()
+    after = shown(trace, pool)
+    wrong = [one for one in after if not one.is_correct]
+    assert len(after) == 4 and len(wrong) == shared
+    assert {one.answer_text for one in wrong} < {_text("50"), _text("70")}
+    assert all(one.verdict is None for one in wrong) and len({one.id for one in after}) == 4
+    assert all(one.extracted == "60" for one in after if one.is_correct)
+    outside = {one.id for one in trace.pool} - {one.id for one in shown(trace, trace.pool)}
+    assert outside < {one.id for one in pool}, "what no cache shows stays"
+
+
+def test_a_step_is_planted_only_where_all_attempts_are_usable_and_one_is_right():
+    assert not other("planted-3", trace_of("60", "60"))
+    assert not other("planted-1", trace_of("7135", "7135"))
+    trace = trace_of("60", "60")
+    assert not other("planted-1", dataclasses.replace(trace, pool=[*trace.pool, *unusable()]))
+    assert not other("planted-1", dataclasses.replace(trace, caches=[]))
+
+
+K, SLIP = 8, 0.3
+
+
+class Chains:
+    """Problems such as ``57 + 87 - 22``, thinkers that slip, and deliberators of three kinds."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def trace(self, number: int) -> Trace:
+        terms = [self.rng.randint(11, 99) for _ in range(5)]
+        asked = dataclasses.replace(
+            problem(),
+            id=f"p{number}",
+            text=f"What is {' + '.join(map(str, terms))}?",
+            reference=str(sum(terms)),
+        )
+        pool = [self._judged(asked, index, self.chain(terms)) for index in range(K)]
+        cache = build(pool, asked)
+        return Trace(problem=asked, pool=pool, caches=[cache], stratum=stratum(pool))
+
+    def slip(self) -> int:
+        return self.rng.choice((-20, -10, 10, 20)) if self.rng.random() < SLIP else 0
+
+    def chain(self, terms: Sequence[int], attempts: Sequence[str] = ()) -> str:
+        """Steps that take over what most attempts have at a step with the same operands."""
+        totals = [terms[0]]
+        for term in terms[1:]:
+            step = rf"(?<!\d){totals[-1]} \+{term}=(-?\d+)"
+            read = [found for text in attempts for found in re.findall(step, text)]
+            common = statistics.multimode(read)
+            alone = totals[-1] + term + self.slip()
+            totals.append(int(self.rng.choice(common)) if len(read) > 1 else alone)
+        steps = "".join(f" +{t}={total}" for t, total in zip(terms[1:], totals[1:], strict=True))
+        return f"{terms[0]}{steps}\nAnswer: \\boxed{{{totals[-1]}}}"
+
+    def deliberation(self, kind: str, asked: Problem, texts: Sequence[str]) -> str:
+        terms = list(map(int, re.findall(r"\d+", asked.text)))
+        boxes = [box for text in texts if (box := final_box(text))]
+        if kind == "copies":
+            common = statistics.multimode(boxes) or [str(self.rng.randint(100, 400))]
+            return f"\\boxed{{{self.rng.choice(common)}}}"
+        return self.chain(terms, texts if kind == "reads" else ())
+
+    def deliberated(self, kind: str, trace: Trace, pool: Sequence[Trajectory]) -> Trace:
+        judged = [
+            one if one.verdict else self._judged(trace.problem, one.index, one.answer_text, one.id)
+            for one in pool
+        ]
+        places = {one.id: place for place, one in enumerate(trace.pool)}
+        items = [
+            dataclasses.replace(item, generation=pool[places[item.generation]].id)
+            for item in trace.caches[0].items
+        ]
+        texts = [pool[places[item.generation]].answer_text for item in trace.caches[0].items]
+        cache = dataclasses.replace(trace.caches[0], items=items)
+        said = final_box(self.deliberation(kind, trace.problem, texts))
+        answer = deliberation(0, said, said == trace.problem.reference, cache=cache.id)
+        return dataclasses.replace(trace, pool=judged, caches=[cache], deliberations=[answer])
+
+    def _judged(self, asked: Problem, index: int, text: str, id: str = "") -> Trajectory:
+        said = final_box(text) or None
+        id = id or f"{asked.id}_{index}"
+        right = said == asked.reference
+        return trajectory(index, said, right, id=id, answer_text=text, reasoning="")
+
+
+@pytest.fixture(scope="module")
+def chains() -> dict[str, list[tuple[Trace, list[Trajectory]]]]:
+    """The traces of 60 problems with the pools that each control shows."""
+    made = Chains(1)
+    traces = [made.trace(number) for number in range(60)]
+    names = ["garbled", "foreign", "empty", "answers", "steps", *planted_names(K)]
+    pools = {name: list(other_pools(name, traces)) for name in names}
+    return {"own": [(trace, trace.pool) for trace in traces], **pools}
+
+
+@pytest.mark.parametrize(
+    ("kind", "signs", "follows"),
+    [
+        # HM - garbled, - foreign, - empty, - answers, - steps; a planted step of 2, 5, 7, 8 of 8
+        ("reads", "++++0", "0+++"),
+        ("copies", "+++0+", "0+++"),
+        ("ignores", "00000", "0000"),
+    ],
+)
+def test_the_controls_unmask_who_reads_who_copies_and_who_ignores(chains, kind, signs, follows):
+    made = Chains(2)
+    runs = {
+        name: [made.deliberated(kind, *each) for each in pools] for name, pools in chains.items()
+    }
+    told = compare_with_controls(runs.pop("own"), 1, runs)
+    minus = {each.name: each.heavy_minus for each in told.controls}
+    found = "".join("+" if minus[name].mean > 0.15 else "0" for name in list(runs)[:5])
+    assert found == signs, minus
+    assert [(step.shared, step.shown) for step in told.planted] == [(2, 8), (5, 8), (7, 8), (8, 8)]
+    shares = [step.follows.mean for step in told.planted]
+    assert "".join("+" if share > 0.9 else "0" for share in shares) == follows, shares
+    assert all(share > 0.9 or share < 0.3 for share in shares)
+    assert all(step.problems > 50 for step in told.planted)
+    if kind == "reads":
+        assert minus["garbled"].mean > 0.2 and told.planted[0].right.mean > 0.9

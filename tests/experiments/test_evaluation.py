@@ -396,7 +396,7 @@ def test_what_a_control_asked_can_be_read_again(tmp_path):
         file = tmp_path / f"{each.name}.yaml"
         file.write_text(dump_config(saved))
         assert load_config(file) == saved
-    assert [each.config.processes for each in controls] == [2] * 9
+    assert [each.config.processes for each in controls] == [2] * 15
 
 
 def test_a_chooser_reads_the_same_caches(tmp_path):
@@ -440,7 +440,8 @@ def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent
 
 
 def test_all_means_all():
-    names = ["alone", "chain", "choose", "garbled", "foreign", "transplant", "skill"]
+    names = ["alone", "chain", "choose", "garbled", "foreign", "transplant", "empty", "answers"]
+    names += ["steps", "planted", "skill"]
     assert control_names(["alone", " all"], config()) == names
     names.remove("chain")
     assert control_names(["all"], config(pools="run")) == names

@@ -6,13 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.experiments.perturbation import final_box, garble, garble_attempts
+from heavydistill.experiments.perturbation import (
+    box_alone,
+    final_box,
+    garble,
+    garble_attempts,
+    plant,
+    without_boxes,
+)
 
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?")
 numbers = st.one_of(
-    st.integers(0, 10**6).map(str),
+    st.integers(1, 10**6).map(str),
     st.integers(10**3, 10**9).map(lambda n: f"{n:,}"),
-    st.tuples(st.integers(0, 999), st.integers(0, 99)).map(lambda n: f"{n[0]}.{n[1]}"),
+    st.tuples(st.integers(1, 999), st.integers(1, 9)).map(lambda n: f"{n[0]}.{n[1]}"),
 )
 signs = st.sampled_from(["-", " ", "=", "\\frac{", "(", "$"])
 texts = st.lists(st.tuples(st.sampled_from(["so ", "\n", "+ ", "km "]), signs, numbers), min_size=1)
@@ -44,13 +51,89 @@ def test_a_value_keeps_its_replacement_within_an_attempt_and_attempts_do_not_agr
     attempt = "34 - 87 = -53, and -53 + 10 = -43: \\boxed{-43}"
     garbled = garble_attempts([attempt] * 8, "p1", right=["-43"])
     for text in garbled:
-        a, b, c, again, d, e, final = NUMBER.findall(text)
-        assert c == again and e == final == final_box(text).strip("-")
-        assert len({a, b, c, d, e}) == 5
+        a, b, c, again, d, e, final = map(int, re.findall(r"(?:(?<= )-(?=\d))?\d+", text))
+        assert a - b == c == again and c + d == e == int(final_box(text)), text
+        assert (a != 34, b != 87, c != -53, d != 10, e != -43) == (True,) * 5
+        assert abs(final) == abs(e)
     assert len(set(map(final_box, garbled))) > 4
-    assert "-43" not in "".join(garbled)
+    assert not any(final_box(text) == "-43" for text in garbled)
     reasoning, answer = garble(["So 1234 it is", "1,234"], "p1")
     assert reasoning.split()[1] == answer.replace(",", "") != "1234"
+
+
+CHAIN = "57 +87=134 -22=112 +40=152"  # a slip in the first step
+
+
+def totals(chain: str) -> list[int]:
+    """The running totals of a chain, whose terms must be those of ``CHAIN``."""
+    assert re.sub(r"=-?\d+", "", chain) == re.sub(r"=\d+", "", CHAIN)
+    return [int(total) for total in re.findall(r"=(-?\d+)", chain)]
+
+
+@pytest.mark.parametrize("seed", map(str, range(40)))
+def test_a_wrong_result_is_carried_on_and_numbers_of_the_problem_stay(seed):
+    texts = [CHAIN, f"{CHAIN}\nAnswer: \\boxed{{152}}"]
+    reasoning, answer = garble(texts, seed, right=["162"], problem="What is 57 + 87 - 22 + 40?")
+    first, second, third = totals(reasoning)
+    assert first not in (134, 144) and (second, third) == (first - 22, first + 18)
+    assert answer == f"{reasoning}\nAnswer: \\boxed{{{third}}}"
+    assert 162 not in (first, second, third)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "form"),
+    [
+        # A slip of the attempt's own stays: 872 instead of 862.
+        ("12 \\times 70 = 840, 840 + 22 = 872", "12 70 22", r"12 \\times 70 = (\d+), \1 \+ 22 ="),
+        ("3*4=12 5*2=10\n12 +10=22", "3 4 5 2", r"3\*4=(\d+) 5\*2=(\d+)\n\1 \+\2="),
+        ("12.5 +4.5=17.0 -20.1=-3.1", "12.5 4.5 20.1", r"12.5 \+4.5=(\d+\.\d) -20.1=-?\d+\.\d$"),
+        ("1,500 - 20 = 1,480; 1,480 / 2 = 740", "1,500 20 2", r"1,500 - 20 = (\d,\d+); \1 / 2 ="),
+        ("7 / 0 = 3", "7 0", r"7 / 0 = [124-9]$"),
+        ("9.11 or 9.9? 9.9 \\boxed{9.9}", "9.11 or 9.9?", r"9\.11 or (\d\.\d)\? \1 \\boxed{\1}"),
+        (f"{'9' * 13} + 1 = {'8' * 14}", "1", r"\d{13} \+ 1 = \d{14}"),
+    ],
+)
+def test_steps_of_many_forms_are_calculated_again(text, problem, form):
+    (garbled,) = garble([text], "s", problem=problem)
+    assert re.match(form, garbled), garbled
+    assert garbled != text
+    if "872" in text:
+        made, total = (int(number) for number in re.findall(r"= (\d+)", garbled))
+        assert total == made + 32
+
+
+def test_numeric_options_are_no_numbers_of_the_problem():
+    given = {"problem": "What is 6 * 7? (A) 42 (B) 41", "options": ["42", "41"], "right": ["A"]}
+    (garbled,) = garble(["6 * 7 = 42, so \\boxed{A}"], "s", **given)
+    assert re.fullmatch(r"6 \* 7 = (?!4[12])\d\d, so \\boxed\{B\}", garbled)
+
+
+@pytest.mark.parametrize("seed", map(str, range(40)))
+def test_a_planted_step_is_off_by_ten_units_and_carried_on(seed):
+    texts = [CHAIN, f"{CHAIN}\nAnswer: \\boxed{{152}}"]
+    reasoning, answer = plant(texts, seed) or ["", ""]
+    assert answer == f"{reasoning}\nAnswer: \\boxed{{{totals(reasoning)[-1]}}}"
+    off = [new - old for new, old in zip(totals(reasoning), totals(CHAIN), strict=True)]
+    first = next(place for place, difference in enumerate(off) if difference)
+    assert off[first] in (-10, 10) and set(off[first:]) == {off[first]}
+    assert plant(texts, seed) == [reasoning, answer]
+
+
+def test_a_planted_step_is_one_that_the_answer_depends_on():
+    text = "1 + 1 = 2. And 30 * 3 = 90, so \\boxed{90}"
+    planted = {(plant([text], str(seed)) or [""])[0] for seed in range(20)}
+    assert planted == {text.replace("90", "80"), text.replace("90", "100")}
+    decimal = plant(["12.5 +4.5=17.0, \\boxed{17.0}"], "s")
+    assert decimal and final_box(decimal[0]) in ("16.0", "18.0")
+    assert plant(["We know it: \\boxed{90}"], "s") is None
+    assert plant(["1 + 1 = 2: \\boxed{yes}"], "s") is None
+
+
+def test_boxes_alone_and_the_rest_alone():
+    text = "3 + 4 = 7\nSo \\boxed{7} it is, of 12.\n\nThe final answer is \\boxed{7}."
+    assert box_alone(text) == "\\boxed{7}" and box_alone("None.") == ""
+    assert without_boxes(text) == "3 + 4 = 7\nSo  it is, of 12."
+    assert without_boxes("\\boxed{7}") == "" and without_boxes("Seven.") == "Seven."
 
 
 @settings(deadline=None)

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from micro_models.worked import (
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ConfigError
+from heavydistill.experiments.perturbation import garble_attempts
 from heavydistill.heavy import prompts
 from heavydistill.problems.procedural import MICRO_LEVELS
 from heavydistill.text.extraction import boxed
@@ -272,3 +275,27 @@ def test_the_control_tokens_are_one_token_and_thinking_survives_decoding(tokeniz
         assert len(tokenizer(token, add_special_tokens=False)["input_ids"]) == 1
     ids = tokenizer("<think>3+4=7</think>7<|im_end|>", add_special_tokens=False)["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == "<think>3+4=7</think>7"
+
+
+def test_no_control_garbles_as_the_training_does(some_problems):
+    """A control that was trained on measures the training."""
+    for source in (rows.__file__, Path(rows.__file__).parents[1] / "train_micro.py"):
+        imports = re.findall(r"^\s*(?:from|import) (\S+)", Path(source).read_text(), re.MULTILINE)
+        assert imports and not [name for name in imports if "heavydistill.experiments" in name]
+
+    def coherent(texts: list[str]) -> float:
+        """Share of the additions that come out right."""
+        step = re.compile(rf"(?=(?<![\d.])({NUMBER}) ([+-])({NUMBER})=({NUMBER}))")
+        made = [found.groups() for text in texts for found in step.finditer(text)]
+        assert len(made) > len(texts)
+        return fmean(
+            Decimal(a) + (Decimal(b) if sign == "+" else -Decimal(b)) == Decimal(c)
+            for a, sign, b, c in made
+        )
+
+    trained, controls = [], []
+    for problem in some_problems:
+        attempt = answer_of(solve(problem.task))
+        trained += rows.with_other_numbers([attempt], "s")
+        controls += garble_attempts([attempt], "s", problem=problem.text)
+    assert coherent(trained) < 0.1 and coherent(controls) > 0.7
