@@ -78,10 +78,12 @@ def evaluate(
     """Measure a thinker and a deliberator, and compare them with the model given by --before.
 
     Both runs have the same problems, seed, prompts and sampling, so that they differ only in the
-    models. The result is a folder with both runs and evaluation.json: each metric before and after,
-    and the difference, with 95 % intervals. Controls are runs that differ only in the coordination
-    or the attempts in the caches; they are in controls.json. --budget applies to each run
-    separately. After Ctrl-C or a kill, the same command continues, and no response is lost.
+    models. If both roles differ, the deliberator also reads the attempts of the run before: what is
+    better there is not due to a better thinker. The result is a folder with all runs and
+    evaluation.json: each metric before and after, and the difference, with 95 % intervals. Controls
+    are runs that differ only in the coordination or the attempts in the caches; they are in
+    controls.json. --budget applies to each run separately. After Ctrl-C or a kill, the same command
+    continues, and no response is lost.
     """
     # Errors are reported before the slow imports.
     asked = run_config(keys, config, benchmark, "evaluate")
@@ -99,9 +101,10 @@ def evaluate(
         plan = evaluation.check(asked, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)
     problems, total = len(plan.runs[AFTER].problems), 0
-    for control in plan.controls:
+    for control in [*filter(None, [plan.frozen]), *plan.controls]:
         console.rule(f"plan: {control.name}")
-        total += (most := control.requests(problems))
+        most = control.requests(problems)
+        total += most * (control is not plan.frozen)
         requests = "" if control.not_asked else f": up to {most:,} requests"
         say(f"{control.description}{requests}", console)
     if total:

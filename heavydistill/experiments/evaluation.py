@@ -6,6 +6,7 @@ responses. The folder of an evaluation:
 
     before/            run of the baseline model, if there is one
     after/             run of the evaluated models
+    frozen/            the evaluated deliberator on the pools of ``before``, if both roles differ
     evaluation.json    see ``metrics.comparison``
     NAME/              run of each control
     controls.json      see ``metrics.controls``; only with controls
@@ -37,7 +38,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,7 +79,7 @@ from heavydistill.run.result import all_traces
 from heavydistill.skill.prompt import for_reader
 from heavydistill.store.atomic import new_folder, refuse_taken
 
-BEFORE = "before"
+BEFORE, FROZEN = "before", "frozen"
 _ALL = "all"
 _RAN_BY = ("distilabel", "torch", "transformers")
 _CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
@@ -181,7 +182,7 @@ class ControlRun:
     """A control run, which is executed after the evaluated run."""
 
     name: str  # name of the folder
-    config: RunConfig  # configuration; without folders if the control reads pools
+    config: RunConfig  # configuration; without folders if the run reads pools
     description: str  # one line for display
     plan: generate.Plan | None = None  # None if the control reads the pools of the evaluated run
     run: ResolvedRun | None = None  # if it may write more tokens than the evaluated run
@@ -202,6 +203,8 @@ class EvaluationPlan:
     place: ExperimentFolder
     runs: dict[str, generate.Plan]
     """Plans of the runs ``BEFORE`` (if a baseline model is given) and ``AFTER``."""
+    frozen: ControlRun | None = None
+    """The deliberator of ``AFTER`` on the pools of ``BEFORE``; None if these are its own."""
     controls: list[ControlRun] = field(default_factory=list)
     has_all_controls: bool = False
     """Whether controls that are not possible on the attempts are not asked, instead of an error."""
@@ -249,7 +252,19 @@ def check(
         for model in filter(None, (after.thinker, after.deliberator)):
             refuse_same_model(base, model)
     asked = controls_of(runs[AFTER], names, orders)
-    return EvaluationPlan(place, runs, asked, _ALL in _listed(controls))
+    return EvaluationPlan(place, runs, _frozen(runs), asked, _ALL in _listed(controls))
+
+
+def _frozen(runs: Mapping[str, generate.Plan]) -> ControlRun | None:
+    """The run that tells a better deliberator from better attempts; None if it was made already."""
+    after = runs[AFTER].config
+    if BEFORE not in runs or after.pools or not after.rounds:
+        return None
+    pairs = zip(runs[BEFORE].config.roles, after.roles, strict=True)
+    if any(old == new for old, new in pairs):
+        return None
+    does = f"{after.roles[1]} deliberates {_times(after.deliberate.d)} on the attempts of {BEFORE}"
+    return ControlRun(FROZEN, reading_pools(after), does)
 
 
 def paired(
@@ -304,12 +319,7 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> EvaluationResult:
     runs = [each.run for each in plan.runs.values()]
     runs += [control.run for control in plan.controls if control.run]
     with experiment(plan.place, runs, after.contact, run_one) as made:
-        folders = {which: made.run(which, each).folder for which, each in plan.runs.items()}
-        sides = {which: side_of(folder, which) for which, folder in folders.items()}
-        if BEFORE in sides:
-            refuse_other_ways(sides[BEFORE], sides[AFTER])
-        versions = {name: importlib.metadata.version(name) for name in _RAN_BY}
-        comparison = compare_sides(sides[AFTER], sides.get(BEFORE), versions)
+        comparison = _compared(plan, made)
         write_versioned(comparison, made.folder / COMPARISON)
         if not plan.controls:
             return EvaluationResult(comparison, None)
@@ -317,10 +327,23 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> EvaluationResult:
         for name, each in checked.items():
             made.run(name, each)
         traces = {name: all_traces(made.folder / name) for name in checked}
-        evaluated = all_traces(folders[AFTER])
+        evaluated = all_traces(made.folder / AFTER)
         controlled = compare_with_controls(evaluated, after.config.rounds, traces, missing)
         write_versioned(controlled, made.folder / CONTROLS)
         return EvaluationResult(comparison, controlled)
+
+
+def _compared(plan: EvaluationPlan, made: Experiment) -> Comparison:
+    """Execute the runs without the controls, and compare them."""
+    folders = {which: made.run(which, each).folder for which, each in plan.runs.items()}
+    if plan.frozen:
+        on_before = made.check_on_pools(FROZEN, plan.frozen.config, BEFORE)
+        folders[FROZEN] = made.run(FROZEN, on_before).folder
+    sides = {which: side_of(folder, which) for which, folder in folders.items()}
+    if BEFORE in sides:
+        refuse_other_ways(sides[BEFORE], sides[AFTER])
+    versions = {name: importlib.metadata.version(name) for name in _RAN_BY}
+    return compare_sides(sides[AFTER], sides.get(BEFORE), versions, sides.get(FROZEN))
 
 
 def _checked(

@@ -98,7 +98,7 @@ def garble(
     """
     for turn in range(_DRAWS):
         made = _Garbler(texts, f"{seed}\x1f{turn}", answer, right, options, problem)
-        if not made.calculates_right:
+        if not made.is_telling:
             break
     return made.garbled
 
@@ -252,9 +252,9 @@ class _Garbler(_Carrier):
         self.garbled = [re.sub(either, self._replaced, text) for text in texts]
 
     @property
-    def calculates_right(self) -> bool:
-        """Whether a result came out as a right answer."""
-        return any(abs(new) in self._right for new in self._carried.values())
+    def is_telling(self) -> bool:
+        """Whether a result came out as before, or as a right answer."""
+        return any(new == old or abs(new) in self._right for old, new in self._carried.items())
 
     def other(self, old: Decimal, like: str, step: _Step | None) -> Decimal:
         """A drawn value of the same form, other than the true one; the same for a given number."""

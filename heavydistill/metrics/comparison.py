@@ -6,6 +6,9 @@ runs of different sizes are compared at the smaller size; for the larger run, th
 that many samples is used. Both runs must have the same problems, verifier versions and judge;
 otherwise a changed verdict could be due to the verifier instead of the answer.
 
+A better thinker makes better deliberations, and a vote that is harder to beat. So ``frozen`` has
+the deliberators of both runs on the same trajectories, those of the run before.
+
 ``evaluation.json`` holds ``dataclasses.asdict`` of a comparison. The same runs give the same bytes.
 The file contains no paths or addresses.
 
@@ -31,7 +34,7 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     paired,
 )
-from heavydistill.metrics.problem_figures import Round, RunTally
+from heavydistill.metrics.problem_figures import ProblemFigures, Round, RunTally, on_same_pools
 from heavydistill.metrics.steps import step_shares
 from heavydistill.metrics.summary import NAMES, Summary, grouped, values_of
 
@@ -45,6 +48,8 @@ MEANINGS = {
     "heavy_pass_at_d": "any deliberation is right",
     "heavy_minus_vote": "what deliberation adds",
 }
+_Run = tuple[dict[str, ProblemFigures], int]
+"""Figures of a run by problem, and its last round."""
 _JUDGE_AGAIN = (
     "Judge them with this version: `heavydistill replay RUN --out FOLDER` sends no request (import "
     "an imported pool again)."
@@ -243,6 +248,9 @@ class Comparison(Changes):
     steps: dict[str, Change] = field(default_factory=dict)
     """Shares of ``steps.step_shares``, ``step_vote`` and ``heavy_minus_step_vote``; those of the
     vote are over the problems where it is defined in each run."""
+    frozen: Changes | None = None
+    """Changes on the trajectories of the run before, which the deliberator after read too; None if
+    it did not, or if the runs have one thinker or one deliberator."""
     minus_controls: dict[str, Change] = field(default_factory=dict)
     """HM@D minus each control of both runs, and changes by transplants; the keys are those of
     ``controls.minus_controls``."""
@@ -278,13 +286,16 @@ class Comparison(Changes):
         return self.problems - (pairs.problems if pairs else 0)
 
 
-def compare_sides(after: Side, before: Side | None, versions: dict[str, str]) -> Comparison:
+def compare_sides(
+    after: Side, before: Side | None, versions: dict[str, str], frozen: Side | None = None
+) -> Comparison:
     """Measure a run and, if ``before`` is given, compare both runs.
 
     Args:
         after: The run that is measured.
         before: The run with which it is compared; None measures only ``after``.
         versions: Versions of the packages that ran the models.
+        frozen: Run of the deliberator after on the trajectories of ``before``, if there is one.
 
     Raises:
         ConfigError: The runs do not have the same problems.
@@ -293,13 +304,13 @@ def compare_sides(after: Side, before: Side | None, versions: dict[str, str]) ->
     if before:
         refuse_other_problems(before, after)
     deliberated = all(side.tally.rounds for side in sides)
-    runs = [
+    runs: list[_Run] = [
         ({row.problem: row for row in side.tally.rows}, side.tally.rounds * deliberated)
         for side in sides
     ]
     k, d = (min(getattr(side.run.summary, size) for side in sides) for size in ("k", "d"))
 
-    def changes(problems: Sequence[str]) -> dict[str, Any]:
+    def changes(problems: Sequence[str], runs: Sequence[_Run] = runs) -> dict[str, Any]:
         """Compute the fields of ``Changes`` for these problems."""
         values = [[values_of(rows[id], last, k, d) for id in problems] for rows, last in runs]
         differences = {
@@ -313,6 +324,10 @@ def compare_sides(after: Side, before: Side | None, versions: dict[str, str]) ->
         return {name: Changes(**changes([r.problem for r in of])) for name, of in groups.items()}
 
     problems = [row.problem for row in after.tally.rows]
+    on_before = None
+    if before and frozen:
+        rows = on_same_pools(before.tally.rows, frozen.tally.rows)
+        on_before = Changes(**changes(problems, [runs[0], (rows, frozen.tally.rounds)]))
     vote_pairs = deliberation_pairs = None
     # The vote of a subset of the trajectories is not a single answer, only an expected value.
     voting = [id for id in problems if max(rows[id].k for rows, _ in runs) <= k]
@@ -337,6 +352,7 @@ def compare_sides(after: Side, before: Side | None, versions: dict[str, str]) ->
             *([rows[id].round(last).claims for id in problems] for rows, last in runs)
         ),
         steps=_step_changes(*([rows[id].round(last) for id in problems] for rows, last in runs)),
+        frozen=on_before,
         minus_controls=_control_changes(before, after) if before else {},
     )
 

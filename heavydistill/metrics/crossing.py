@@ -12,7 +12,6 @@ Not covered: the runs themselves (``experiments.crossing``); differences between
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.problem_figures import ProblemFigures, RunTally
+from heavydistill.metrics.problem_figures import ProblemFigures, RunTally, on_same_pools
 from heavydistill.metrics.summary import HEAVY, NAMES, measure
 from heavydistill.schema import Trace
 
@@ -99,7 +98,7 @@ def cross(
         rounds: Number of deliberation rounds; the last round is used.
         sampling: Sampling parameters of each model.
     """
-    pools: dict[str, dict[str, ProblemFigures]] = {}
+    pools: dict[str, list[ProblemFigures]] = {}
     thinkers: list[Thinker] = []
     cells: list[Cell] = []
     prompts: set[str] = set()
@@ -108,12 +107,10 @@ def cross(
         tally = RunTally(traces)
         prompts |= tally.prompts
         verifiers |= tally.verifiers
-        rows = {row.problem: row for row in tally.rows}
-        own = pools.setdefault(thinker, rows)
-        # A missing problem counts as a problem without deliberations.
-        whole = [rows.get(id) or dataclasses.replace(row, rounds=()) for id, row in own.items()]
+        own = pools.setdefault(thinker, tally.rows)
+        whole = list(on_same_pools(own, tally.rows).values())
         metrics = measure(whole, rounds, k, d)
-        if own is rows:
+        if own is tally.rows:
             values = {name: metrics[name] for name in NAMES if name not in HEAVY}
             thinkers.append(Thinker(name=thinker, **values, samples=tally.trajectories))
         cells.append(

@@ -11,6 +11,7 @@ and a proportional share of the unusable ones. Not covered: tokens of a judge.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -189,6 +190,19 @@ def _share_used(trace: Trace, round: int) -> float:
     if not caches or not usable or any(cache.selection != "random" for cache in caches):
         return 1.0
     return len(usable & shown) / len(usable)
+
+
+def on_same_pools(
+    own: Iterable[ProblemFigures], others: Iterable[ProblemFigures]
+) -> dict[str, ProblemFigures]:
+    """Figures by problem of a run that read the pools of the run with the figures ``own``.
+
+    It lacks the problems on which a step of that run failed: these have no deliberations.
+    """
+    found = {row.problem: row for row in others}
+    return {
+        row.problem: found.get(row.problem) or dataclasses.replace(row, rounds=()) for row in own
+    }
 
 
 class RunTally:

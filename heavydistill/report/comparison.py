@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.metrics.comparison import Change, Changes, Comparison, RunMetrics
+from heavydistill.metrics.comparison import MEANINGS, Change, Changes, Comparison, RunMetrics
 from heavydistill.metrics.controls import FALLS, GARBLED, RISES
 from heavydistill.metrics.controls import NAMES as CONTROLS
 from heavydistill.metrics.counts import unanswered_facts
@@ -38,6 +38,7 @@ from heavydistill.report.grid import (
     marked_problems,
     p_value,
     percent,
+    points,
     reading,
     sampled,
     share,
@@ -55,6 +56,7 @@ from heavydistill.report.summary import (
 )
 from heavydistill.report.terminal import print_grid, print_lines, say
 
+_FROZEN_NOTE = "Both deliberators on the same attempts, so that no better thinker counts."
 METRICS_TITLE = "Metric, 95% intervals"
 _RATES = {
     "rescue": "vote not right, deliberation right",
@@ -103,6 +105,7 @@ def _result_lines(comparison: Comparison) -> Iterator[str]:
     for run in runs_of(comparison):
         lost = lost_samples(run.summary)
         yield f"{run.name.capitalize()}: {shares_line(run.summary)}{lost and f'; lost: {lost}'}"
+    yield from _gains(comparison)
     for run in runs_of(comparison):
         yield from (f"Claims, {run.name}: {line}" for line in claims_line(run.summary))
         yield from (f"{run.name.capitalize()}: {line}" for line in steps.lines(run.summary))
@@ -111,6 +114,31 @@ def _result_lines(comparison: Comparison) -> Iterator[str]:
         old, new, added = (bracketed(value, signed=True) for value in values)
         names = [run.name for run in runs_of(comparison)]
         yield f"The attempts' values add {old} in {names[0]}, {new} in {names[1]}: {added} points"
+
+
+def _gains(comparison: Comparison) -> Iterator[str]:
+    """Yield what each part gained, and the deliberation on the attempts of the run before."""
+    heavy = comparison.heavy_mean_at_d
+    if heavy and heavy.difference and comparison.mean_at_k.difference:
+        parts = {
+            "The thinker gained": comparison.mean_at_k,
+            "the vote": comparison.vote_at_k,
+            "the deliberation": heavy,
+        }
+        gains = (
+            f"{part} {points(change.difference.mean)}"
+            for part, change in parts.items()
+            if change.difference
+        )
+        yield f"{', '.join(gains)} points"
+    if frozen := comparison.frozen:
+        rights, over = frozen.heavy_mean_at_d, frozen.heavy_minus_vote
+        if rights and over and rights.before and over.before and rights.difference:
+            yield (
+                f"On the attempts of the run before: {percent(rights.before.mean)} right before, "
+                f"{percent(rights.after.mean)} after; over their vote "
+                f"{points(over.before.mean)} before, {bracketed(over.after, signed=True)} after"
+            )
 
 
 def headline(comparison: Comparison) -> tuple[str, str]:
@@ -143,6 +171,7 @@ def as_markdown(comparison: Comparison) -> str:
     shown = list(grids(comparison, NAMES))
     sentences = [
         *few_note(shown),
+        *(f"{line}." for line in _gains(comparison)),
         *(f"{word}: {', '.join(readings)}." for word, readings in _readings(comparison).items()),
         *(f"{line}." for line in _token_lines(comparison)),
         *unanswered_lines(comparison),
@@ -189,6 +218,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         _provenance(runs, titles),
         Grid(["Asked differently", *titles], asked),
         metrics(comparison),
+        _frozen(comparison),
         _groups("verifier", comparison.by_verifier, comparison, group_metrics),
         _groups("family", comparison.by_family, comparison, group_metrics),
         _pairs(comparison, runs),
@@ -205,6 +235,17 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
 def metrics(comparison: Comparison) -> Grid:
     """Return the metrics of each run, and their difference if there are two runs."""
     return _changes(METRICS_TITLE, comparison.metrics, comparison)
+
+
+def _frozen(comparison: Comparison) -> Grid:
+    """Return the deliberations of both runs on the attempts of the run before; no rows without."""
+    keys = ("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote")
+    rows = [
+        (name, MEANINGS[key], change)
+        for key, name in zip(NAMES, comparison.names, strict=True)
+        if key in keys and comparison.frozen and (change := getattr(comparison.frozen, key))
+    ]
+    return _changes("On the attempts of before", rows, comparison, [_FROZEN_NOTE])
 
 
 def _minus_controls(comparison: Comparison, titles: list[str]) -> Grid:

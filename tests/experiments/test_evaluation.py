@@ -17,6 +17,7 @@ from heavydistill.errors import BudgetError, ConfigError, MissingModelError, Tea
 from heavydistill.experiments.evaluation import (
     AFTER,
     BEFORE,
+    FROZEN,
     ControlRun,
     EvaluationPlan,
     check,
@@ -176,6 +177,27 @@ def test_the_folder_holds_both_runs_and_what_came_of_them(trained, tmp_path):
     # What a step says of its failure may name places.
     assert comparison.before
     assert comparison.before.summary.statuses == {"ok": 2, "failed": 1}
+
+
+def test_a_new_deliberator_also_reads_the_pools_of_the_run_before(trained, tmp_path):
+    plan, asked = checked(tmp_path, thinker=trained, deliberator=trained), {}
+    assert plan.frozen and plan.frozen.requests(3) == 3 * plan.runs[AFTER].config.deliberate.d
+    assert "deliberates 4 times on the attempts of before" in plan.frozen.description
+
+    def run_one(which: str, each: RunPlan) -> RunResult:
+        asked[which] = each
+        return with_answers(each, ["0", "1"] if which == BEFORE else ["1", "1"])
+
+    comparison = evaluate(plan, run_one).comparison
+    assert list(asked) == [BEFORE, AFTER, FROZEN] and comparison.frozen
+    frozen, after = asked[FROZEN].config, asked[AFTER].config
+    assert frozen.pools == str(plan.place.folder / BEFORE) and frozen.roles[1] == trained
+    assert (frozen.cache, frozen.deliberate) == (after.cache, after.deliberate)
+    # With one role, these runs were made already; without deliberations there are none.
+    for keys in ({"deliberator": trained}, {"thinker": trained}, {"teacher": "micro"}):
+        more = {"deliberate__d": 0} if "teacher" in keys else {}
+        other = checked(tmp_path / "y", **keys, **more)
+        assert other.frozen is None, keys
 
 
 def test_the_file_tells_models_by_name_and_revision_and_no_places(trained, tmp_path):

@@ -79,6 +79,23 @@ def test_values_by_hand(make_trace):
     assert told.names[0] == "M@4" and told.names[-1] == "HM@2 - V@4"
 
 
+def test_on_frozen_pools_both_deliberators_meet_the_vote_of_the_run_before(make_trace):
+    pools = [["7", "8", "8", "8"], ["7"] * 4, ["8"] * 4]
+    before = numbered([make_trace(pools[0], ["8", "8"]), *map(make_trace, pools[1:])])
+    after = numbered([make_trace(["7"] * 4, ["7", "7"])] * 3)
+    # A step failed on the last problem: without deliberations of either.
+    frozen = numbered([make_trace(pools[0], ["7", "8"]), make_trace(pools[1], ["7", "7"])])
+    told = compare_sides(side(after, "x"), side(before), {}, side(frozen, "x"))
+    assert told.frozen and told.frozen.problems == 3
+    over, right = told.frozen.heavy_minus_vote, told.frozen.heavy_mean_at_d
+    assert over and right and right.before and right.difference and over.before
+    assert (right.before.mean, right.after.mean) == (0, pytest.approx(0.5))
+    assert over.before.mean == pytest.approx(-1 / 3) and over.after.mean == pytest.approx(1 / 6)
+    assert told.frozen.vote_at_k.before == told.frozen.vote_at_k.after == told.vote_at_k.before
+    assert told.heavy_minus_vote and told.heavy_minus_vote.after.mean == 0
+    assert compare_sides(side(after, "x"), side(before), {}).frozen is None
+
+
 def test_metrics_of_a_run_alone_are_those_of_its_summary(make_trace):
     traces = numbered([make_trace(["7", "8"], ["7", "7"], ["7"]), make_trace(["8", "8"], ["7"])])
     summary, told = summarize(traces), compare_sides(side(traces), None, {})

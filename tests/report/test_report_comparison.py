@@ -31,6 +31,10 @@ def changed(comparison: Comparison, *sides: str, **fields: Any) -> Comparison:
     return dataclasses.replace(comparison, **new)
 
 
+def change(*percents: float) -> Change:
+    return Change(*(Interval(*[value / 100] * 3) for value in percents))
+
+
 def lines_of(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
@@ -68,6 +72,20 @@ def test_a_gain_of_the_thinker_is_not_called_one_of_the_deliberation(comparison,
         "No difference shown: deliberation against the model's own vote, 35.7% right against 49.8% "
         "before, 57.0% right against 67.0% after +4.1 points, 95% interval -5.7 to +13.8"
     )
+    frozen = dataclasses.replace(invented(), **told)
+    told |= {"mean_at_k": change(36.8, 55.1, 18.2), "frozen": frozen}
+    shown = dataclasses.replace(comparison, **told)
+    gained = "The thinker gained +18.2, the vote +17.2, the deliberation +21.3 points"
+    on_same = "On the attempts of the run before: 35.7% right before, 57.0% after; over their vote "
+    on_same += "-14.1 before, -10.0 (-16.3 to -3.9) after"
+    for text in (printed(print_comparison, shown), as_markdown(shown)):
+        assert gained in " ".join(text.split()) and on_same in " ".join(text.split())
+        assert "Deliberation is better" not in text
+    rows = lines_of(printed(tables, shown))
+    at = next(n for n, row in enumerate(rows) if row.startswith("On the attempts of before"))
+    assert "HM@4 35.7% 57.0% +21.3" in rows[at:]
+    assert "HM@4 - V@8 -14.1 -10.0 +4.1" in rows[at:]
+    assert "On the attempts of" not in printed(tables, comparison)
     alone = dict.fromkeys(figures, None) | {"vote_at_k": told["vote_at_k"]}
     text = printed(print_comparison, dataclasses.replace(comparison, **alone))
     assert text.startswith("The thinker is worse: ")

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
-from heavydistill.metrics.controls import CONTROLS, PARTIAL, read_controlled
+from heavydistill.metrics.controls import CONTROLS, PARTIAL, kind_of, read_controlled
 from heavydistill.metrics.counts import statuses_alone
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.curve import Point
@@ -149,7 +149,7 @@ def _claims(summaries: Mapping[str, Summary]) -> Grid:
 
 def _is_on_others(name: str) -> bool:
     """Whether a control replaced the attempts of a run, so that their vote is no measure."""
-    return name.rpartition(" / ")[2] in PARTIAL
+    return kind_of(name.rpartition(" / ")[2]) in PARTIAL
 
 
 def _headline(source: ReportedRun, summary: Summary) -> tuple[str, str]:
