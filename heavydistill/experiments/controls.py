@@ -164,7 +164,7 @@ def _planted(trace: Trace, nearby: Sequence[Trace], shared: int) -> Pool | None:
     if not trace.caches or shared > len(ids) or len(_usable(trace)) < len(trace.pool):
         return None
     for one in rng.sample(right, len(right)):
-        if texts := plant([one.reasoning, one.answer_text], _seed(trace)):
+        if texts := plant([one.reasoning, one.answer_text], _seed(trace), trace.problem.text):
             wrong = _with_texts(one, *texts)
             break
     else:

@@ -74,7 +74,7 @@ from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
-from heavydistill.run.pools import not_possible
+from heavydistill.run.pools import refuse_control
 from heavydistill.run.result import all_traces
 from heavydistill.skill.prompt import for_reader
 from heavydistill.store.atomic import new_folder, refuse_taken
@@ -430,9 +430,9 @@ def _require_possible(evaluated: generate.Plan, names: Collection[str], orders: 
         )
     kinds = {problem.verifier for problem in evaluated.problems}
     if GARBLED in names and kinds == {"instructions"}:  # which have no final answers
-        raise not_possible("garbled", "these problems")
+        refuse_control("garbled", "these problems")
     if FOREIGN in names and len(evaluated.problems) < 2:
-        raise not_possible("foreign", "these problems")
+        refuse_control("foreign", "these problems")
 
 
 def _width(config: RunConfig) -> int:

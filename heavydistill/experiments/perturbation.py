@@ -103,16 +103,17 @@ def garble(
     return made.garbled
 
 
-def plant(texts: Sequence[str], seed: str) -> list[str] | None:
-    """Return the texts of one attempt with one wrong result, which is carried on.
+def plant(texts: Sequence[str], seed: str, problem: str = "") -> list[str] | None:
+    """Return the texts of one attempt at ``problem`` with one wrong result, which is carried on.
 
     The step is drawn from those that the final answer, the last box, depends on. Returns None if
     there is none.
     """
-    read = _Planter(texts)
+    given = _numbers_in([problem])
+    read = _Planter(texts, given)
     steps, rng = list(read.steps), random.Random(seed)
     for step in rng.sample(steps, len(steps)):
-        planted = _Planter(texts, step, rng.choice((-10, 10))).changed
+        planted = _Planter(texts, given, step, rng.choice((-10, 10))).changed
         if final_box(planted[-1]) != final_box(texts[-1]):
             return planted
     return None
@@ -144,9 +145,14 @@ _Step = tuple[tuple[tuple[str, Decimal], ...], Decimal]
 
 
 class _Carrier:
-    """Rewrites numbers from left to right, and carries every change on to later results."""
+    """Rewrites numbers from left to right, and carries every change on to later results.
 
-    def __init__(self) -> None:
+    ``given`` are the numbers of the problem. After a sign such a number is that of the problem,
+    even if a result before has the same value.
+    """
+
+    def __init__(self, given: set[Decimal]) -> None:
+        self._given = given
         self._carried: dict[Decimal, Decimal] = {}  # new value by old value
         self._terms: list[tuple[str, Decimal, Decimal]] = []  # (sign, old, new) of the step so far
         self._text, self._end = "", 0
@@ -167,14 +173,14 @@ class _Carrier:
             new = self._result(old, like)
             self._terms = [("", old, new)]
         else:
-            new = self._alone(old, like)
             is_next = bool(self._terms) and sign != "="
+            new = self._alone(old, like, is_next and abs(old) in self._given)
             self._terms = [*(self._terms if is_next else []), (sign if is_next else "", old, new)]
         return _written(new, like)
 
-    def _alone(self, old: Decimal, like: str) -> Decimal:
+    def _alone(self, old: Decimal, like: str, is_given: bool) -> Decimal:
         for value, factor in ((old, 1), (-old, -1)):
-            if value in self._carried:
+            if value in self._carried and not is_given:
                 return factor * self._carried[value]
         new = self.other(old, like, None)
         if new != old:
@@ -197,8 +203,10 @@ class _Carrier:
 class _Planter(_Carrier):
     """An attempt in which the result of ``step`` is off by ``units`` of its last place."""
 
-    def __init__(self, texts: Sequence[str], step: _Step | None = None, units: int = 0) -> None:
-        super().__init__()
+    def __init__(
+        self, texts: Sequence[str], given: set[Decimal], step: _Step | None = None, units: int = 0
+    ) -> None:
+        super().__init__(given)
         self.steps: dict[_Step, None] = {}
         self._step, self._units = step, units
         self.changed = [re.sub(_SIGNED, self.rewritten, text) for text in texts]
@@ -222,13 +230,12 @@ class _Garbler(_Carrier):
         options: Sequence[str],
         problem: str,
     ) -> None:
-        super().__init__()
+        finals = [answer, *map(final_box, texts)]
+        super().__init__(_numbers_in([problem]) - _numbers_in([*right, *finals, *options]))
         self._rng = random.Random(seed)
         self._new: dict[str, str] = {}  # replacement by value
         self._results: dict[_Step, Decimal] = {}  # drawn results
         self._right = _numbers_in(right)
-        finals = [answer, *map(final_box, texts)]
-        self._given = _numbers_in([problem]) - _numbers_in([*right, *finals, *options])
         self._right_words = {word.lower() for text in right for word in _words(text)}
         self._letters = string.ascii_lowercase[: len(options)]
         named = zip(self._letters, map(str.lower, options), strict=False)

@@ -20,13 +20,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from heavydistill.config.run import Attempts, RunConfig
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError, ImpossibleControlError, ProblemsError
 from heavydistill.experiments.controls import other_pools
 from heavydistill.heavy.judge_votes import FAILED, rule_of
+from heavydistill.metrics.controls import kind_of
 from heavydistill.schema import Problem, Trace, Trajectory, from_row
 from heavydistill.store.traces import (
     REJECTS_FOLDER,
@@ -111,11 +112,11 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
     run, pools, attempts = Path(config.pools or ""), PoolsOfRun(), config.cache.attempts
     pools.rejects = count_rows(run / REJECTS_FOLDER)
     limit, suited = config.problems.limit, set[str]()
-    if _kind(attempts) in _NO_OTHER:
+    if kind_of(attempts) in _NO_OTHER:
         suited = {trace.problem.id for trace, _ in shown_pools(run, attempts, limit)}
     for row in itertools.islice(read_columns(run, _READ), limit):
         problem = from_row(Problem, row["problem"])
-        if _kind(attempts) in _NO_OTHER and problem.id not in suited:
+        if kind_of(attempts) in _NO_OTHER and problem.id not in suited:
             pools.unsuited += 1
             continue
         if problem.id in pools.problems:
@@ -131,24 +132,20 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
                 f"{error.fix} Set verify.own to load a verifier of your own.",
             ) from error
     if pools.unsuited and not pools.problems:
-        raise not_possible(attempts, f"the run {run.name}")
+        refuse_control(attempts, f"the run {run.name}")
     if not pools.problems:
         raise ConfigError(f"pools: {run} holds no traces", "Give the folder of another run.")
     return pools
 
 
-def not_possible(attempts: Attempts, what: str) -> ImpossibleControlError:
-    """Return the error for a control that has no pools on ``what``."""
-    why, fix = _NO_OTHER[_kind(attempts)]
-    return ImpossibleControlError(
+def refuse_control(attempts: Attempts, what: str) -> NoReturn:
+    """Raise ImpossibleControlError for a control that has no pools on ``what``."""
+    why, fix = _NO_OTHER[kind_of(attempts)]
+    raise ImpossibleControlError(
         f"The control {attempts} is not possible on {what}: {why}",
         f"{fix}; or repeat the command without {attempts} in --controls or cache.attempts: no "
         "request is sent twice.",
     )
-
-
-def _kind(attempts: Attempts) -> str:
-    return attempts.partition("-")[0]
 
 
 def shown_pools(
@@ -156,7 +153,7 @@ def shown_pools(
 ) -> Iterator[tuple[Trace, list[Trajectory]]]:
     """Yield the traces of a run, up to ``limit``, each with the pool that its caches show."""
     traces = itertools.islice(read_traces(run), limit)
-    if _kind(attempts) in _NO_OTHER:
+    if kind_of(attempts) in _NO_OTHER:
         return other_pools(attempts, traces)
     return ((trace, trace.pool) for trace in traces)
 

@@ -102,6 +102,20 @@ def test_steps_of_many_forms_are_calculated_again(text, problem, form):
         assert total == made + 32
 
 
+def test_a_number_of_the_problem_stays_where_a_result_has_its_value():
+    """Else both ends of the difference would change, and the answer would not."""
+    text = "20 +29=49 +13=62 +5=67 -49=18 \\boxed{18}"
+    problem = "20 + 29 + 13 + 5 - 49"
+    for seed in map(str, range(20)):
+        (garbled,) = garble([text], seed, right=["7"], problem=problem)
+        first, second, third, last = (int(each) for each in re.findall(r"=(-?\d+)", garbled))
+        steps = f"20 +29={first} +13={second} +5={third} -49={last} \\boxed{{{last}}}"
+        assert garbled == steps and first != 49
+        assert (second, third, last) == (first + 13, first + 18, first - 31)
+        (planted,) = plant([text], seed, problem) or [""]
+        assert " -49=" in planted and final_box(planted) in ("8", "28")
+
+
 def test_numeric_options_are_no_numbers_of_the_problem():
     given = {"problem": "What is 6 * 7? (A) 42 (B) 41", "options": ["42", "41"], "right": ["A"]}
     (garbled,) = garble(["6 * 7 = 42, so \\boxed{A}"], "s", **given)
