@@ -35,6 +35,7 @@ from heavydistill.train.sft.options import SftOptions, folder_of, roles_of, sour
 
 # Module with ``parse``, and module with ``prepare``, ``train`` and ``summary``; both import TRL.
 _STAGES = {"sft": ("sft.train", "sft.train"), "grpo": ("grpo.config", "grpo.train")}
+_MEASURED = 300  # problems; an interval of a share is then at most +-6 points
 # Variables that a launcher sets for its processes, and that child processes must not inherit.
 _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
@@ -201,7 +202,9 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[
     """Return the command that compares a trained model with its base on problems not trained on.
 
     Generated problems get another seed; otherwise FILE is a placeholder for the user's file. The
-    output is next to ``folder``: inside it, the next training would be refused.
+    size of pools and caches and the lengths are those of the runs that it was trained on: a model
+    that has seen four attempts need not read eight. A deliberator gets controls. The output is next
+    to ``folder``: inside it, the next training would be refused.
     """
     runs = [run.config for sets in record.sets for run in sets.manifest.runs if run.config]
     if record.rl and record.rl.run:
@@ -217,9 +220,34 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[
     if len(names) == 1 and (name := names.pop()).partition(":")[0] in ("micro", "gym"):
         seed = max(source.get("seed", 0) + source.get("size", 0) for source in sources)
         words += ["--problems", name, "--set", f"problems.seed={seed}"]
+        words += ["--set", f"problems.size={_MEASURED}"]
+        gym = {family: of for source in sources for family, of in source.get("gym", {}).items()}
+        for family, options in gym.items():
+            words += ["--set", f"problems.gym.{family}={json.dumps(options)}"]
     else:
         words += ["--problems", "FILE"]
+    words += _as_trained(record, runs)
     return [*words, "--out", f"{folder}-{EVALUATION}"]
+
+
+def _as_trained(record: TrainingRecord, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the flags of pools, caches and lengths that are those of the training, and controls.
+
+    A limit of tokens is that of the runs, but at most the longest row of the training.
+    """
+    deliberated = [run for run in runs if (run.get("deliberate") or {}).get("d")]
+    words = []
+    if deliberated and "deliberator" in record.roles:
+        sizes = [(run["think"]["k"], (run.get("cache") or {}).get("width")) for run in deliberated]
+        k, width = max(k for k, _ in sizes), max(width or k for k, width in sizes)
+        words = ["--k", str(k), *(["--set", f"cache.width={width}"] if width < k else [])]
+    for stage, of_stage in (("think", runs), ("deliberate", deliberated)):
+        sampling = [(run.get(stage) or {}).get("sampling") or {} for run in of_stage]
+        limits = [each.get("max_tokens") for each in sampling]
+        if most := max(filter(None, limits), default=0):
+            tokens = min(most, record.max_length)
+            words += ["--set", f"{stage}.sampling.max_tokens={tokens}"]
+    return [*words, *(["--controls", "alone,garbled"] if "deliberator" in record.roles else [])]
 
 
 def evaluate(config: Path, before: str, folder: Path) -> None:

@@ -15,7 +15,9 @@ from accelerate.state import AcceleratorState
 from recorded import K16, history
 from trainings import RECORD, grpo_arguments, sft_arguments
 
+from heavydistill.config.run import load_config, parse_assignment
 from heavydistill.errors import ConfigError, RunError
+from heavydistill.store.sets.folder import RunUsed
 from heavydistill.train import loop
 from heavydistill.train.callbacks import LOG, LogLines
 from heavydistill.train.loop import TrainingPlan, common_summary, explained
@@ -206,10 +208,19 @@ def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(tmp_pa
     assert [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()] == entries
 
 
+def ran(config: dict[str, Any]) -> RunUsed:
+    """The only run of the sets, with another configuration."""
+    return RECORD.sets[0].manifest.runs[0].model_copy(update={"config": config})
+
+
 @pytest.mark.parametrize(
     ("source", "pools", "problems"),
     [
-        ({"source": "micro", "size": 60, "seed": 40}, None, "micro --set problems.seed=100"),
+        (
+            {"source": "micro", "size": 60, "seed": 40},
+            None,
+            "micro --set problems.seed=100 --set problems.size=300",
+        ),
         ({"source": "problems.jsonl", "size": 1, "seed": 0}, None, "FILE"),
         # The default source of a run on pools is not that of its problems.
         ({"source": "micro", "size": 100, "seed": 0}, "0" * 64, "FILE"),
@@ -219,8 +230,40 @@ def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(
     source, pools, problems
 ):
     record = RECORD.model_copy(deep=True)
-    record.sets[0].manifest.runs[0].config.update(problems=source, pools_sha256=pools)
+    record.sets[0].manifest.runs[0] = ran({"problems": source, "pools_sha256": pools})
     roles = "--thinker out/both --deliberator out/both"
     command = f"heavydistill evaluate --before Qwen/Qwen3-4B {roles} --problems {problems}"
     said = evaluation_command(record, Path("out/both"), "Qwen/Qwen3-4B")
-    assert said == f"{command} --out out/both-evaluation".split()
+    controls = "--controls alone,garbled"
+    assert said == f"{command} {controls} --out out/both-evaluation".split()
+
+
+@pytest.mark.parametrize(
+    ("k", "width", "tokens", "flags"),
+    [
+        (4, None, 192, "--k 4 --set think.sampling.max_tokens=192"),
+        (8, 4, 192, "--k 8 --set cache.width=4 --set think.sampling.max_tokens=192"),
+        # The teacher's limit may be larger than the student's context.
+        (4, 4, 81920, "--k 4 --set think.sampling.max_tokens=700"),
+    ],
+)
+def test_the_command_takes_sizes_and_lengths_of_the_training(k, width, tokens, flags):
+    record = RECORD.model_copy(deep=True, update={"max_length": 700})
+    gym = {"chain_sum": {"min_terms": 5}}
+    asked = {
+        "problems": {"source": "gym:chain_sum", "size": 60, "seed": 40, "gym": gym},
+        "think": {"k": k, "sampling": {"max_tokens": tokens}},
+        "cache": {"width": width},
+        "deliberate": {"d": 1, "sampling": {"max_tokens": 448}},
+    }
+    record.sets[0].manifest.runs[0] = ran(asked)
+    said = evaluation_command(record, Path("out/both"), "base")
+    text = " ".join(said)
+    assert f"{flags} --set deliberate.sampling.max_tokens=448 --controls alone,garbled" in text
+    assert 'problems.gym.chain_sum={"min_terms": 5}' in said
+    keys = dict(parse_assignment(word) for word in said if "=" in word and word[0] != "-")
+    config = load_config(None, keys | {"think.k": k, "problems.source": "gym:chain_sum"})
+    assert config.problems.gym == gym and config.deliberate.sampling.max_tokens == 448
+    record = record.model_copy(update={"role": "thinker"})
+    text = " ".join(evaluation_command(record, Path("out/both"), "base"))
+    assert "--controls" not in text and "--k" not in text and "think.sampling" in text
