@@ -79,7 +79,7 @@ class Launch(Section):
 
 
 class Alarm(Section):
-    """A guard that fired during GRPO."""
+    """A guard that fired during a training."""
 
     guard: Literal[
         "entropy",
@@ -90,6 +90,7 @@ class Alarm(Section):
         "all_wrong",
         "cut_off",
         "undecided",
+        "loss",
     ]  # name of the guard
     step: int  # step at which it fired
     value: float  # smoothed value; values of an evaluation are not smoothed

@@ -19,7 +19,7 @@ from heavydistill.report.curves import draw
 from heavydistill.report.terminal import said
 from heavydistill.store.training_record import Alarm
 from heavydistill.train import checkpoints
-from heavydistill.train.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms
+from heavydistill.train.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms, loss_alarms
 
 LOG = "log.jsonl"
 """File in the output folder with every log entry, one per line."""
@@ -152,6 +152,39 @@ class ResumeArgsCallback(TrainerCallback):
             step = f"Step {state.best_global_step} is no longer the best one"
             print(f"{step}: the measure has changed.", flush=True)
         state.best_metric = state.best_global_step = state.best_model_checkpoint = None
+
+
+class WatchLoss(TrainerCallback):
+    """Warns once if the loss of an SFT rises after the warm-up, and counts at the end how often.
+
+    ``alarms`` are those so far. A learning rate that is right for a new model destroys what a
+    trained one has learnt; the loss table alone shows it, but not that it matters.
+    """
+
+    def __init__(self) -> None:
+        self.alarms: list[Alarm] = []
+
+    def on_log(self, args: Arguments, state: State, control: Control, **_: object) -> None:
+        """Print the first alarm."""
+        had = len(self.alarms)
+        self.alarms = loss_alarms(state.log_history, args.get_warmup_steps(state.max_steps))
+        if self.alarms and not had and state.is_world_process_zero:
+            first = self.alarms[0]
+            print(
+                f"Guard loss, step {first.step}: the training loss is {first.value:.4g}, above 1.5 "
+                f"times its first value (bound {first.bound:.4g}): the model forgets what it knew. "
+                "Stop here, and give a smaller --learning_rate.",
+                flush=True,
+            )
+
+    def on_train_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
+        """Print how many logged values were too high."""
+        if self.alarms and state.is_world_process_zero:
+            print(
+                f"Guard loss: {len(self.alarms):,} logged values after the warm-up were above "
+                f"{self.alarms[0].bound:.4g}, the last one at step {self.alarms[-1].step:,}.",
+                flush=True,
+            )
 
 
 class WatchGuards(TrainerCallback):

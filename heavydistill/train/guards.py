@@ -9,8 +9,8 @@ three for responses that teach nothing:
     all_right   most groups are solved, so that few give a learning signal
     evaluation  the held-out accuracy fell at several evaluations in a row while the training reward
                 rose
-    reading     the same of the difference that the values in the attempts make (``held_out``): the
-                model learns to work problems out by itself
+    reading     the difference that the values in the attempts make (``held_out``) fell likewise
+                while the held-out HM rose: the model learns to work problems out by itself
     all_wrong   nearly no group has a correct response
     cut_off     most responses are cut off: they have no reward, and groups shrink; or more are than
                 in the beginning
@@ -23,6 +23,9 @@ training, but at least one window. Evaluations are compared singly. If a
 step has several evaluations, the first one counts, because ``eval_on_start`` evaluates again on
 resuming. If all responses are cut off in ``guard_window`` logged values in a row, ``cut_off`` ends
 the training even at ``warn``.
+
+In SFT, ``loss_alarms`` tells of a learning rate that is too high for a trained model: after the
+warm-up, the training loss is above ``_MOST_LOSS`` times its first value (medians of three values).
 
 Each guard fires at most once; ``cut_off`` may fire a second time to end the training. Alarms are
 computed from ``log_history`` alone. Every checkpoint contains it, so a resumed training has the
@@ -48,6 +51,7 @@ GUARDS = (
     *("entropy", "length", "all_right", "evaluation", "reading"),
     *("all_wrong", "cut_off", "undecided"),
 )
+_MOST_LOSS, _LOSSES = 1.5, 3
 _OF_EVALUATION = ("evaluation", "reading")
 ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"
 """Names of metrics: share of the groups whose decided responses are all correct, or all wrong."""
@@ -94,8 +98,8 @@ class GuardOptions:
         3, "Number of times in a row that the accuracy must fall for guard_evaluation to act."
     )
     guard_reading: str | None = _action(
-        "HM minus HM with garbled attempts falls guard_evaluation_falls times in a row while the "
-        "reward rises",
+        "HM minus HM with garbled attempts falls guard_evaluation_falls times in a row while HM "
+        "rises",
         default=None,
     )
     guard_all_wrong: str = _action("more than guard_all_wrong_above of the groups are all wrong")
@@ -175,7 +179,7 @@ def alarms(
         "cut_off": iter(sorted([*too_many, *_risen(cut, window, rise, steps)])),
         "undecided": iter(sorted([*unjudged, *more_undecided])),
         "evaluation": _falling(series(history, metric), logged["reward"], guards),
-        "reading": _falling(series(history, READING), logged["reward"], guards),
+        "reading": _falling(series(history, READING), series(history, "eval_hm"), guards),
     }
     fired = []
     for guard, steps_of_guard in rules.items():
@@ -200,6 +204,17 @@ def alarms(
         fired.append(Alarm(guard="cut_off", step=step, value=1.0, bound=bound, action=action))
         break
     return sorted(fired, key=lambda alarm: alarm.step)
+
+
+def loss_alarms(history: Sequence[Mapping[str, float]], warmup_steps: int) -> list[Alarm]:
+    """Return an alarm for each value of the training loss after the warm-up that is too high."""
+    logged = series(history, "loss")
+    later = [point for point in smoothed(logged, _LOSSES) if point[0] > warmup_steps]
+    bound = _MOST_LOSS * logged[0][1] if logged else 0.0
+    return [
+        Alarm(guard="loss", step=step, value=value, bound=bound, action=WARN)
+        for step, value, _ in _above(later, bound)
+    ]
 
 
 def cut_off(history: Sequence[Mapping[str, float]]) -> list[Point]:
@@ -239,9 +254,8 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
         "evaluation": f"the held-out accuracy fell {guards.guard_evaluation_falls} times in a row, "
         f"from {bound} to {value}, while the training reward rose",
         "reading": f"HM minus HM with garbled attempts fell {guards.guard_evaluation_falls} times "
-        f"in a row, from {bound} to {value}, while the training reward rose: the model learns to "
-        "do without the attempts. Stop here, or train on caches with fewer right attempts "
-        "(--max_accuracy)",
+        f"in a row, from {bound} to {value}, while HM rose: the model learns to do without the "
+        "attempts. Stop here, or train on caches with fewer right attempts (--max_accuracy)",
         "all_wrong": f"{value} of the groups have no correct response, more than {bound}, so that "
         "nearly nothing is learnt. Find prompts that the model gets right sometimes, with "
         "`heavydistill refilter`, or train it with `heavydistill sft` first",

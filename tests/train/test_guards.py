@@ -15,7 +15,7 @@ from trainings import weights
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.callbacks import CheckpointMarkerCallback, WatchGuards
+from heavydistill.train.callbacks import CheckpointMarkerCallback, WatchGuards, WatchLoss
 from heavydistill.train.guards import (
     ACTIONS,
     GUARDS,
@@ -24,6 +24,7 @@ from heavydistill.train.guards import (
     alarms,
     check_guards,
     cut_off,
+    loss_alarms,
 )
 from heavydistill.train.loop import step_at_end
 
@@ -214,7 +215,7 @@ def test_groups_without_a_correct_response_are_said():
     assert "heavydistill refilter" in alarm_text(found, USUAL)
 
 
-def test_reading_that_falls_while_the_reward_rises_is_said():
+def test_reading_that_falls_while_hm_rises_is_said():
     entries = _evaluations([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3])
     for entry in entries:
         if "eval_hm" in entry:  # deliberations get better, but by themselves
@@ -222,7 +223,46 @@ def test_reading_that_falls_while_the_reward_rises_is_said():
     (found,) = alarms(entries, GuardOptions(guard_window=1))
     assert (found.guard, found.step, found.bound, found.value) == ("reading", 3, 0.5, 0.2)
     assert "fell 3 times in a row, from 0.5 to 0.2" in alarm_text(found, USUAL)
+    assert "while HM rose" in alarm_text(found, USUAL)
     assert alarms(entries, GuardOptions(guard_window=1, guard_reading="off")) == []
+    for entry in entries:  # the reward may fall; HM may not
+        entry.pop("reward", None)
+    assert [alarm.guard for alarm in alarms(entries, GuardOptions())] == ["reading"]
+    for entry in entries:
+        entry.pop("eval_hm", None)
+    assert alarms(entries, GuardOptions()) == []
+
+
+LOSSES = [0.049, 0.052, 0.080, 0.095, 0.108, 0.101, 0.090, 0.070, 0.049]  # every 20 steps
+
+
+def logged(losses: list[float]) -> list[dict[str, float]]:
+    return [{"step": 20 * place, "loss": loss} for place, loss in enumerate(losses, 1)]
+
+
+def test_a_loss_that_rises_after_the_warm_up_is_counted():
+    # Medians of three: .052 at step 60, .080, .095, .101, .101, .090, .070 at step 180; 1.5 x .049.
+    found = loss_alarms(logged(LOSSES), 40)
+    assert [alarm.step for alarm in found] == [80, 100, 120, 140, 160]
+    assert (found[0].guard, found[0].value, found[0].action) == ("loss", 0.080, "warn")
+    assert found[0].bound == pytest.approx(0.0735)
+    assert [alarm.step for alarm in loss_alarms(logged(LOSSES), 100)] == [120, 140, 160]
+    assert loss_alarms(logged([0.05, 0.2, 0.05, 0.05, 0.04]), 0) == [], "one value is none"
+    assert loss_alarms(logged([0.05, 0.06, 0.07, 0.07]), 0) == loss_alarms([], 0) == []
+
+
+def test_a_loss_that_rises_is_said_once_and_counted_at_the_end(capsys):
+    watch, history = WatchLoss(), []
+    args: Any = SimpleNamespace(get_warmup_steps=lambda steps: 40)
+    for entry in logged(LOSSES):
+        history.append(entry)
+        state: Any = SimpleNamespace(log_history=history, max_steps=810, is_world_process_zero=True)
+        watch.on_log(args, state, None)
+    watch.on_train_end(args, state, None)
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("Guard loss, step 80: the training loss is 0.08, above 1.5 times")
+    assert "--learning_rate" in first
+    assert last.startswith("Guard loss: 5 logged values after the warm-up were above 0.0735")
 
 
 def _evaluations(values: list[float], rewards: list[float]) -> list[dict[str, Any]]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trl import ModelConfig, SFTConfig, SFTTrainer
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.set_rows import SPLITS
-from heavydistill.store.training_record import SetsUsed, TrainingRecord
+from heavydistill.store.training_record import Alarm, SetsUsed, TrainingRecord
 from heavydistill.train.arguments import TrainArguments, read_arguments
 from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
@@ -108,12 +108,16 @@ def train(plan: SftPlan) -> TrainingRecord:
     return run_training(
         plan,
         lambda: new_trainer(plan),
-        lambda trainer, _: {"eval_loss": _losses(trainer, plan.validation)},
+        lambda trainer, _: {
+            "eval_loss": _losses(trainer, plan.validation),
+            "alarms": _alarms(trainer),
+        },
     )
 
 
 def new_trainer(plan: SftPlan) -> SFTTrainer:
     """Return TRL's trainer for the plan's token sequences."""
+    from heavydistill.train.callbacks import WatchLoss
     from heavydistill.train.trainer import RolesTrainer
 
     config = plan.arguments.config
@@ -124,11 +128,13 @@ def new_trainer(plan: SftPlan) -> SFTTrainer:
     config.max_length = plan.record.max_length if config.packing else None
     if sharing() > 1 and config.pad_to_multiple_of is None:
         config.pad_to_multiple_of = 2 * sharing()  # every process gets as many tokens
+    options: dict[str, Any] = trainer_options(plan)
+    options["callbacks"].append(WatchLoss())
     return RolesTrainer(
         muon=config.muon,
         train_dataset=plan.train,
         eval_dataset=plan.validation or None,
-        **trainer_options(plan),
+        **options,
     )
 
 
@@ -143,6 +149,13 @@ def _used(part: SourceRows) -> SetsUsed:
         left_out=part.left_out,
         manifest=sets.manifest,
     )
+
+
+def _alarms(trainer: SFTTrainer) -> list[Alarm]:
+    from heavydistill.train.callbacks import WatchLoss
+
+    callbacks = trainer.callback_handler.callbacks
+    return next(each.alarms[:1] for each in callbacks if isinstance(each, WatchLoss))
 
 
 def _losses(trainer: SFTTrainer, validation: Iterable[str]) -> dict[str, float]:
