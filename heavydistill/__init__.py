@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from heavydistill.store.traces import Traces
     from heavydistill.store.training_record import TrainingRecord
     from heavydistill.train.merge import MergeResult, merge
-    from heavydistill.train.script import grpo, sft
+    from heavydistill.train.script import distill, grpo, sft
     from heavydistill.verifiers.base import Decision, Verifier
     from heavydistill.verifiers.pool import VerdictPool, judge
 
@@ -59,7 +59,7 @@ __all__ += ["EvaluationResult", "ImportConfig", "ImportResult", "Manifest", "Mer
 __all__ += ["Problem", "PublishOptions", "PublishResult", "RunConfig", "RunResult", "Status"]
 __all__ += ["Trace", "Traces", "TrainingRecord", "Trajectory", "Turn"]
 __all__ += ["Verdict", "VerdictPool", "Verifier"]
-__all__ += ["build_sets", "compare", "errors", "evaluate", "export", "generate", "grpo"]
+__all__ += ["build_sets", "compare", "distill", "errors", "evaluate", "export", "generate", "grpo"]
 __all__ += ["import_pools", "judge", "load_build_config", "load_config", "load_traces", "merge"]
 __all__ += ["plugin", "publish", "sft", "write_report"]
 
@@ -82,7 +82,7 @@ _NAMES = {
     "store.traces": "Traces",
     "store.training_record": "TrainingRecord",
     "train.merge": "MergeResult merge",
-    "train.script": "grpo sft",
+    "train.script": "distill grpo sft",
     "verifiers.base": "Decision Verifier",
     "verifiers.pool": "VerdictPool judge",
 }

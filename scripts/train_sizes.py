@@ -2,10 +2,11 @@
 
     python scripts/train_sizes.py sft --config 4b-lora --gpu_gib 48
     python scripts/train_sizes.py grpo --config 1gpu/deliberator
+    python scripts/train_sizes.py distill --config 1gpu --teacher_model_name_or_path Qwen/Qwen3-8B
     python scripts/train_sizes.py sft --config 4b-full --accelerate zero2 --num_processes 2
 
-The other flags are those of `heavydistill sft` and `heavydistill grpo`, e.g. --lora_r 32. The model
-is one of the Qwen3 models whose shapes are below (Qwen/Qwen3-4B if the file names none), or a
+The other flags are those of `heavydistill sft`, `grpo` and `distill`, e.g. --lora_r 32. A model is
+one of the Qwen3 models whose shapes are below (Qwen/Qwen3-4B if the file names none), or a
 folder with a config.json of type qwen3, qwen2 or llama.
 
 All figures are computed. P are parameters, T those that are trained, N processes, S processes that
@@ -41,6 +42,10 @@ loss         TRL's loss (trl/kernels/chunked_logprob.py) holds no logits of all 
              4,096 tokens x 32,768 words in bfloat16, 8 H bytes for each learnt token (all of them
              here), and, if the output layer is trained, its gradient in float32.
 peak         activations of one layer and the loss are not there at once: the larger counts.
+teacher      of a distillation: 2 P bytes in bfloat16 (4 P with --bf16 false), divided by N with
+             ZeRO-3 alone. Its pass keeps nothing: one layer, 4 I + 10 H bytes per token, while
+             the student's activations are there; then, in the loss, 2 H bytes per token and a
+             second tile.
 vLLM         in this process: its share of the GPU (vllm_gpu_memory_utilization), asleep nothing.
              A token of the cache has 2 x layers x 2 K bytes; room for the cache is what is left of
              the share after 2 P and 2 GiB (assumed) for its activations and graphs.
@@ -64,6 +69,7 @@ from heavydistill.config.shipped import shipped_file
 from heavydistill.config.yaml import read_yaml
 from heavydistill.errors import ConfigError, UserError
 from heavydistill.train.arguments import TrainingOptions, given_values, known_arguments
+from heavydistill.train.distill.options import DistillOptions
 from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.sft.options import SftOptions
 
@@ -83,6 +89,7 @@ _LIVE = 2 * 10**9
 _TILE = 2 * 4096 * 32768
 _ENGINE_OF_VLLM = 2 * GIB
 _CONTEXT, _FRAGMENTS = 1.5 * GIB, 0.05
+_HELD = ("weights", "adapter", "gradients", "optimizer", "gathered", "teacher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,7 @@ SHAPES = {
     "Qwen/Qwen3-1.7B": Shape(2048, 28, 6144, 16, 8, 128, 151936, True),
     "Qwen/Qwen3-4B": Shape(2560, 36, 9728, 32, 8, 128, 151936, True),
     "Qwen/Qwen3-8B": Shape(4096, 36, 12288, 32, 8, 128, 151936, False),
+    "Qwen/Qwen3-14B": Shape(5120, 40, 17408, 40, 8, 128, 151936, False),
     "Qwen/Qwen3-32B": Shape(5120, 64, 25600, 64, 8, 128, 151936, False),
 }
 
@@ -209,6 +217,30 @@ def engine_of(file: Path, processes: int | None) -> Engine:
 
 
 @dataclass(frozen=True, slots=True)
+class Teacher:
+    """The teacher of a distillation."""
+
+    shape: Shape
+    size: int = 2
+    """Bytes of a weight."""
+
+    def add(self, parts: dict[str, float], engine: Engine, rows: float) -> float:
+        """Add its weights and its part of the loss; return the bytes of its pass.
+
+        Args:
+            parts: Bytes by part, as in ``memory``.
+            engine: The processes.
+            rows: Tokens of a micro-batch in one process.
+        """
+        shape, is_shared = self.shape, engine.name == "zero3"
+        parts["teacher"] = self.size * shape.parameters / (engine.shares if is_shared else 1)
+        if is_shared:
+            parts["teacher"] += min(self.size * shape.parameters, _LIVE)
+        parts["loss"] += _TILE + 2 * shape.hidden * rows
+        return rows * (4 * shape.intermediate + 10 * shape.hidden)
+
+
+@dataclass(frozen=True, slots=True)
 class Method:
     """What is trained, and in which types."""
 
@@ -246,7 +278,12 @@ def of_layer(shape: Shape, method: Method, is_float32: bool) -> float:
 
 
 def memory(
-    shape: Shape, method: Method, engine: Engine, tokens: int, of_pass: int | None = None
+    shape: Shape,
+    method: Method,
+    engine: Engine,
+    tokens: int,
+    of_pass: int | None = None,
+    teacher: Teacher | None = None,
 ) -> dict[str, float]:
     """The bytes on one GPU while it learns, by part; ``peak`` is what counts.
 
@@ -256,6 +293,7 @@ def memory(
         engine: The processes.
         tokens: Tokens of a micro-batch.
         of_pass: Tokens of its longest forward pass, if it has several. [default: all]
+        teacher: Teacher of a distillation.
     """
     all_of, trained = shape.parameters, method.adapter_of(shape) or shape.parameters
     is_zero, shares = engine.name.startswith("zero"), engine.shares
@@ -264,7 +302,7 @@ def memory(
     )
     # Bytes of a weight that is trained.
     own = (2 if method.is_4_bits else 4) if method.adapter else _TYPES[method.dtype]
-    parts: dict[str, float] = dict.fromkeys(("adapter", "gathered"), 0.0)
+    parts: dict[str, float] = dict.fromkeys(("adapter", "gathered", "teacher"), 0.0)
     parts["weights"] = all_of * (2 if is_zero else _TYPES[method.dtype])
     if method.is_4_bits:
         parts["weights"] = shape.in_linear * _4_BITS + (all_of - shape.in_linear) * 2
@@ -298,12 +336,13 @@ def memory(
     one = one_pass * (layer + inside)
     trained_head = 0 if method.adapter else 4 * shape.vocabulary * shape.hidden
     parts["loss"] = _TILE + 8 * shape.hidden * rows + trained_head
+    of_teacher = teacher.add(parts, engine, rows) if teacher else 0.0
     parts["checkpoints"], parts["layer"] = kept, one
     parts["without checkpointing"] = whole + one_pass * inside
-    held = sum(parts[name] for name in ("weights", "adapter", "gradients", "optimizer", "gathered"))
-    running = kept + max(one, parts["loss"])
+    held = sum(parts[name] for name in _HELD)
+    running = kept + max(one, parts["loss"], of_teacher)
     if not method.checkpointing:
-        running = whole + max(one_pass * inside, parts["loss"])
+        running = whole + max(one_pass * inside, parts["loss"], of_teacher)
     parts["held"], parts["peak"] = held, held + running
     parts["total"] = parts["peak"] * (1 + _FRAGMENTS) + _CONTEXT
     return parts
@@ -323,6 +362,17 @@ class _Grpo(GrpoOptions):
     @classmethod
     def check_given(cls, values: Mapping[str, object]) -> None:
         """Accept everything."""
+
+
+class _Distill(DistillOptions):
+    """The flags of ``heavydistill distill``, of which none is needed here."""
+
+    @classmethod
+    def check_given(cls, values: Mapping[str, object]) -> None:
+        """Accept everything."""
+
+
+_OPTIONS: dict[str, type[TrainingOptions]] = {"sft": _Sft, "grpo": _Grpo, "distill": _Distill}
 
 
 def method_of(values: Mapping[str, Any]) -> Method:
@@ -375,7 +425,7 @@ def report(chosen: argparse.Namespace, words: Sequence[str]) -> tuple[list[str],
     Raises:
         ConfigError: A flag or a key is wrong, or not covered.
     """
-    options: type[TrainingOptions] = _Sft if chosen.stage == "sft" else _Grpo
+    options = _OPTIONS[chosen.stage]
     known = known_arguments(options)
     values = {name: each.default for name, each in known.items()} | given_values(options, words)
     name = str(values["model_name_or_path"] or "Qwen/Qwen3-4B")
@@ -384,12 +434,17 @@ def report(chosen: argparse.Namespace, words: Sequence[str]) -> tuple[list[str],
     if run := values.get("run"):
         values["k"] = (read_yaml(Path(run)).get("think") or {}).get("k", 8)
     tokens, of_pass, batch = batch_of(values, chosen.length)
-    parts = memory(shape, method, engine, tokens, of_pass)
+    teacher = None
+    if of_teacher := values.get("teacher_model_name_or_path"):
+        teacher = Teacher(shape_of(str(of_teacher)), 4 if values["bf16"] is False else 2)
+    parts = memory(shape, method, engine, tokens, of_pass, teacher)
     trained = method.adapter_of(shape) or shape.parameters
     split = f", {engine.split} share a row" * (engine.split > 1)
     accumulated, replicas = values["gradient_accumulation_steps"], engine.processes // engine.split
+    told = f"teacher       {of_teacher}: {teacher.shape.parameters:,} parameters" if teacher else ""
     lines = [
         f"model         {name}: {shape.parameters:,} parameters, {trained:,} trained",
+        *[told] * bool(teacher),
         f"launch        {engine.processes} x {engine.name}{split}",
         f"micro-batch   {batch}",
         f"tokens        {tokens * accumulated * replicas:,} per step at most, in "
@@ -397,7 +452,7 @@ def report(chosen: argparse.Namespace, words: Sequence[str]) -> tuple[list[str],
         "",
         "GiB of one GPU, computed",
     ]
-    for part in ("weights", "adapter", "gradients", "optimizer", "gathered"):
+    for part in _HELD:
         lines += [f"{gib(parts[part])}  {part}"] if parts[part] else []
     if method.checkpointing:
         lines += [
@@ -434,7 +489,7 @@ def parsed(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("stage", choices=("sft", "grpo"))
+    parser.add_argument("stage", choices=(*_OPTIONS,))
     parser.add_argument("--accelerate", default="single", help="name or file of a launch")
     parser.add_argument("--num_processes", type=int, help="GPUs, if not those of the launch")
     parser.add_argument("--gpu_gib", type=float, default=80, help="memory of a GPU (default: 80)")

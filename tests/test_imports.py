@@ -19,6 +19,8 @@ EXTENDING = {
         "models.local.decoding",
         "train.callbacks",
         "train.sft.train",
+        "train.distill.train",
+        "train.distill.trainer",
         "train.grpo.config",
         "train.grpo.data",
         "train.grpo.joint",
@@ -28,6 +30,9 @@ EXTENDING = {
         "train.grpo.train",
         "train.grpo.vllm",
         "train.held_out",
+        "train.rollouts.config",
+        "train.rollouts.plan",
+        "train.rollouts.trainer",
         "train.trainer",
     )
 }

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
-KINDS = ("generate", "evaluate", "build", "sft", "grpo", "accelerate")
+KINDS = ("generate", "evaluate", "build", "sft", "grpo", "distill", "accelerate")
 PROGRAM = """
 import sys
 from heavydistill.config.models import Endpoint

@@ -41,7 +41,7 @@ def _sections(path: str, command: Any, generate: Any) -> Iterator[str]:
         )
         rows = {flag: row for flag, row in rows.items() if flag not in others}
         yield f"It has the flags of [generate](#generate){missing}{', and these:' if rows else '.'}"
-    if command.name in ("sft", "grpo"):
+    if command.name in ("sft", "grpo", "distill"):
         yield f"Its flags are the keys of [a training](configuration.md#{command.name})."
     elif rows:
         yield table(("Argument or flag", "Type", "Meaning"), rows.values())

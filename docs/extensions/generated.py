@@ -76,6 +76,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     },
     "sft-keys": partial(training, "sft"),
     "grpo-keys": partial(training, "grpo"),
+    "distill-keys": partial(training, "distill"),
     "trace-columns": partial(columns, Trace),
     "turn-columns": partial(columns, Turn),
     "training-columns": partial(columns, set_rows.SftRow, set_rows.RlRow),

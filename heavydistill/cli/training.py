@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # The flags listed by `--help`, in this order, with our text where TRL's does not fit our use.
 _USED = (
-    *("config", "model_name_or_path", "dataset_name", "role", "mode", "run", "output_dir"),
+    *("config", "model_name_or_path", "teacher_model_name_or_path", "dataset_name", "role"),
+    *("mode", "run", "output_dir"),
     *("resume_from_checkpoint", "dry_run", "accelerate", "num_processes"),
 )
 _TEXTS = {
@@ -108,6 +109,22 @@ def grpo(context: typer.Context) -> None:
     _train("grpo", context.args)
 
 
+def distill(context: typer.Context) -> None:
+    """Train a student on its own responses, each token of which a larger teacher scores.
+
+    `heavydistill distill --config 1gpu/deliberator --model_name_or_path out/student
+    --dataset_name sets/glm`
+
+    On-policy distillation by TRL, from a whole model that SFT made. The student deliberates on its
+    own caches, or answers problems, and learns the teacher's distribution at every token; the
+    teacher, on this machine, must have the student's tokenizer and chat template. All flags of
+    TRL's DistillationConfig and ModelConfig work, except those that would sample from another
+    distribution; each says why. After a crash the same command with `--resume_from_checkpoint true`
+    continues from the last whole checkpoint.
+    """
+    _train("distill", context.args)
+
+
 def _train(script: str, words: Sequence[str]) -> None:
     from heavydistill.train.launch import exit_code
 
@@ -120,6 +137,10 @@ def options_of(script: str) -> type[TrainingOptions]:
         from heavydistill.train.sft.options import SftOptions
 
         return SftOptions
+    if script == "distill":
+        from heavydistill.train.distill.options import DistillOptions
+
+        return DistillOptions
     from heavydistill.train.grpo.options import GrpoOptions
 
     return GrpoOptions
@@ -162,7 +183,7 @@ def _checked(script: str, words: Sequence[str]) -> None:
         print_command("Next", ["heavydistill", script, *following], Console())
 
 
-for verb in (sft, grpo):
+for verb in (sft, grpo, distill):
     verb.reads_words = True  # type: ignore[attr-defined]
     verb.more_help = functools.partial(_rows, verb.__name__)  # type: ignore[attr-defined]
 

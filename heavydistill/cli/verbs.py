@@ -36,7 +36,8 @@ _VALUES = {int: "N", float: "X", Path: "PATH"}
 _VERBS = {
     "Traces": "runs.generate sets.import_ inspect.watch inspect.show inspect.report runs.replay "
     "inspect.journal",
-    "Training": "sets.build sets.refilter sets.export training.sft training.grpo training.merge",
+    "Training": "sets.build sets.refilter sets.export training.sft training.grpo training.distill "
+    "training.merge",
     "Evaluation": "experiments.evaluate experiments.compare experiments.cross",
     "Models and publishing": "doctor.doctor catalog.teachers catalog.benchmarks catalog.plugins "
     "publish.publish publish.skill",

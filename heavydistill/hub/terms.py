@@ -46,7 +46,7 @@ class Author:
     """A model that wrote or judged texts of the sets."""
 
     name: str  # the model's name in the rows
-    roles: tuple[str, ...]  # "thinker", "deliberator" and "judge", sorted
+    roles: tuple[str, ...]  # "thinker", "deliberator", "judge" and "teacher", sorted
     licence: str  # licence of the model's weights; empty if unknown
     terms: Terms  # whether models may be trained on its outputs
 
@@ -298,14 +298,17 @@ def _base_of(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> Base:
 def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
     """Yield (role, name) of all that wrote or judged the training data of the trained roles.
 
-    In GRPO these are the authors of the attempts in the caches. If the base model was trained here,
-    the authors of its training data count too. They replace the base model as an author in runs
-    that certainly used this base; runs on pools of another run or an import do not record this.
+    In GRPO these are the authors of the attempts in the caches, in a distillation also the
+    teacher. If the base model was trained here, the authors of its training data count too. They
+    replace the base model as an author in runs that certainly used this base; runs on pools of
+    another run or an import do not record this.
     """
     base = record.base
     if base.training:
         yield from _wrote(base.training)
-    if record.rl and record.rl.judge:
+    if record.rl and record.rl.teacher:  # there a judge decides held-out responses alone
+        yield "teacher", record.rl.teacher.name
+    elif record.rl and record.rl.judge:
         yield "judge", record.rl.judge.rpartition("@")[0]
     if record.rl and record.rl.mode != "deliberator":
         return  # only the problems of the sets were used

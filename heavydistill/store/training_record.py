@@ -22,6 +22,8 @@ from heavydistill.store.sets.folder import Manifest
 
 FORMAT = "heavydistill-training/1"
 RECORD = "training.json"
+LEARNT = "completions/learnt_tokens"
+"""Metric of a distillation: tokens that a step learns from; missing in steps without any."""
 EVALUATION = "evaluation"
 """Subfolder with the evaluation before and after the training, ``evaluation.json``."""
 
@@ -51,12 +53,13 @@ class SetsUsed(Section):
 
 
 class RlUsed(Section):
-    """Facts about a GRPO training that are not in ``arguments``."""
+    """Facts about a GRPO training or a distillation that are not in ``arguments``."""
 
     mode: Literal["deliberator", "joint", "thinker"]
     """Trained role: the deliberator on caches of sets, the thinker, or (``joint``) both, on caches
     of attempts sampled during training."""
-    objective: str = ""  # preset or loss that was trained with, and the keys given beside it
+    objective: str = ""
+    """Preset or loss that was trained with, and the keys given beside it; or the divergence."""
     rows_of_episode: int = 1  # responses per episode: K + 1 in mode ``joint``
     longest_prompt: int  # tokens of the longest prompt
     response_tokens: int | None = None  # maximum number of tokens of a response; null if unknown
@@ -64,6 +67,8 @@ class RlUsed(Section):
     problems_sha256: str  # hash of the problems and their references, in order
     judge: str | None = None
     """Judge of undecided responses, as MODEL@HASH of its prompt; null without a judge."""
+    teacher: BaseModelUsed | None = None
+    """Model whose distribution was learnt in a distillation; null in GRPO."""
     run: dict[str, Any] | None = None
     """Configuration of the run that the problems come from, without folders and addresses; null if
     the prompts are caches of sets."""
@@ -117,7 +122,7 @@ class Result(Section):
     train_loss: float | None  # mean loss of the steps since the last start, if there are any
     eval_loss: dict[str, float] = Field(default_factory=dict)  # last validation loss, by role
     rollouts: dict[str, Ends] = Field(default_factory=dict)
-    """Values at both ends of each metric that GRPO logged for sampled responses, over all starts up
+    """Values at both ends of each metric that was logged for sampled responses, over all starts up
     to the checkpoint that became the model."""
     judging: Judging | None = None
     """Undecided responses about which a judge was asked since the last start, held-out ones
@@ -129,8 +134,8 @@ class Result(Section):
 
     @property
     def is_unlearnt(self) -> bool:
-        """Whether no response in a GRPO training earned a reward, so that nothing was learnt."""
-        return bool(self.rollouts) and "reward" not in self.rollouts
+        """Whether no response earned a reward, or in a distillation none was learnt from."""
+        return bool(self.rollouts) and not self.rollouts.keys() & {"reward", LEARNT}
 
 
 class TrainingRecord(Section):
@@ -139,7 +144,7 @@ class TrainingRecord(Section):
     format: str = FORMAT  # version of this file
     heavydistill: str  # version that trained the model
     versions: dict[str, str]  # versions of trl, transformers, peft, accelerate, torch and others
-    stage: Literal["sft", "grpo"] = "sft"  # kind of training
+    stage: Literal["sft", "grpo", "distill"] = "sft"  # kind of training
     role: Literal["thinker", "deliberator", "both"]  # role that was trained
     method: Literal["full", "lora", "rslora", "dora", "qlora"]
     """What was trained: all weights, or an adapter of this kind."""
@@ -152,7 +157,7 @@ class TrainingRecord(Section):
     arguments: dict[str, object]
     """Training arguments that differ from TRL's defaults, without folders and tokens."""
     launch: Launch  # processes and device
-    rl: RlUsed | None = None  # additional facts for GRPO
+    rl: RlUsed | None = None  # additional facts for GRPO and distillation
     result: Result | None = None  # result; null until the training ends
 
     @property
@@ -177,6 +182,6 @@ def read_record(folder: Path) -> TrainingRecord:
         TrainingRecord,
         FORMAT,
         what="training",
-        missing="Give the output folder of `heavydistill sft` or `grpo`.",
+        missing="Give the output folder of `heavydistill sft`, `grpo` or `distill`.",
         other="Train again.",
     )

@@ -1,10 +1,11 @@
-"""Training with TRL and PEFT on the sets that a build wrote: SFT of both roles, and GRPO.
+"""Training with TRL and PEFT on the sets of a build: SFT of both roles, distillation, and GRPO.
 
 Data flow of SFT: ``arguments`` reads flags and files, ``datasets`` finds the rows, ``sft.data``
 tokenizes and packs them, ``loop`` trains, and ``checkpoints`` keeps the output folder consistent.
-``grpo`` has prompts and rewards instead of rows. ``held_out`` measures a policy on caches that it
-does not learn from, and ``guards`` watches its figures. ``script`` runs all of this for a command,
-and ``launch`` starts several processes.
+``grpo`` has prompts and rewards instead of rows, ``distill`` prompts and a teacher; ``rollouts``
+has what both share. ``held_out`` measures a policy on caches that it does not learn from, and
+``guards`` watches its figures. ``script`` runs all of this for a command, and ``launch`` starts
+several processes.
 """
 
 import os

@@ -71,6 +71,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("batch_size", "train_batch_size"), "per_device_train_batch_size"),
     **dict.fromkeys(("model", "base", "student"), "model_name_or_path"),
     **dict.fromkeys(("data", "sets"), "dataset_name"),
+    "teacher": "teacher_model_name_or_path",
     **{
         "out": "output_dir",
         "lora_rank": "lora_r",

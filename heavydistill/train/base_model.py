@@ -10,7 +10,7 @@ Of a vision-language model, the text tower is trained and the rest stays as it i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +50,10 @@ class BaseCheckpoint:
     chat: Chat
     context: int
     """Maximum number of tokens of prompt and response together."""
+    vocabulary: int
+    """Rows of the output layer, which may be more than the tokenizer has tokens."""
+    is_quantized: bool
+    """Whether the checkpoint itself is quantized."""
     tower: TextTower | None
     """The part to train of a vision-language model; None if the whole model is text."""
     training: TrainingRecord | None
@@ -96,19 +100,35 @@ def load_base(
     """Find the model named in the arguments, and load its tokenizer.
 
     Raises:
+        ConfigError: As ``load_checkpoint``; or its template differs from the sets' template, or the
+            sets have different templates.
+        TeacherError: The model cannot be loaded.
+    """
+    return load_checkpoint(
+        str(arguments.model.model_name_or_path),
+        arguments.model.model_revision,
+        arguments.config.trust_remote_code,
+        lambda tokenizer: _template(arguments, tokenizer, found),
+    )
+
+
+def load_checkpoint(
+    given: str,
+    revision: str | None,
+    has_own_code: bool,
+    template_of: Callable[[Tokenizer], str] = own_template,
+) -> BaseCheckpoint:
+    """Find a model, and load its tokenizer with the template of ``template_of``.
+
+    Raises:
         ConfigError: The model is an adapter; it is no causal language model, or a vision-language
-            model whose text tower is not known; its template has no generation prompt or differs
-            from the sets' template; or the sets have different templates.
+            model whose text tower is not known; its template has no generation prompt.
         TeacherError: The model cannot be loaded.
     """
     from transformers import AutoConfig, AutoTokenizer
 
-    given = str(arguments.model.model_name_or_path)
-    path = locate_base(given, arguments.model.model_revision)
-    options = {
-        "revision": arguments.model.model_revision,
-        "trust_remote_code": arguments.config.trust_remote_code,
-    }
+    path = locate_base(given, revision)
+    options = {"revision": revision, "trust_remote_code": has_own_code}
     try:
         whole = AutoConfig.from_pretrained(path, **options)
         config = whole.get_text_config()
@@ -117,11 +137,11 @@ def load_base(
         tokenizer = AutoTokenizer.from_pretrained(
             path, clean_up_tokenization_spaces=False, **options
         )
-        revision = getattr(whole, "_commit_hash", None) or local_revision(path)
+        commit = getattr(whole, "_commit_hash", None) or local_revision(path)
     except Exception as error:  # no such model, network or tokenizer; these share no base class
         raise unloadable("model", given, error, _CHECKPOINT) from error
-    tower = _text_tower(whole, given, arguments.config.trust_remote_code)
-    template = _template(arguments, tokenizer, found)
+    tower = _text_tower(whole, given, has_own_code)
+    template = template_of(tokenizer)
     chat = Chat(tokenizer, stops_of(path), template)
     _check_opening(chat, given)
     if len(tokenizer) > config.vocab_size:
@@ -137,10 +157,12 @@ def load_base(
     return BaseCheckpoint(
         name=name_alone(given),
         path=path,
-        revision=revision,
+        revision=commit,
         tokenizer=tokenizer,
         chat=chat,
         context=config.max_position_embeddings,
+        vocabulary=config.vocab_size,
+        is_quantized=getattr(whole, "quantization_config", None) is not None,
         tower=tower,
         training=training,
     )

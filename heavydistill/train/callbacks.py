@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,9 +17,16 @@ from transformers import TrainingArguments as Arguments
 
 from heavydistill.report.curves import draw
 from heavydistill.report.terminal import said
-from heavydistill.store.training_record import Alarm
+from heavydistill.store.training_record import Alarm, TrainingRecord
 from heavydistill.train import checkpoints
-from heavydistill.train.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms, loss_alarms
+from heavydistill.train.guards import (
+    ROLL_BACK,
+    WARN,
+    PolicyGuardOptions,
+    alarm_text,
+    alarms,
+    loss_alarms,
+)
 
 LOG = "log.jsonl"
 """File in the output folder with every log entry, one per line."""
@@ -39,6 +46,13 @@ _GRPO: tuple[_Column, ...] = (
     ("tokens", "completions/mean_length", ",.0f", 7),
     ("cut off", "verdict/cut_off", ".1%", 8),
 )
+_DISTILLATION: tuple[_Column, ...] = (
+    ("loss", "loss", ".4f", 8),
+    ("entropy", "entropy", ".3f", 8),
+    ("gradient", "grad_norm", ".2f", 9),
+    ("tokens", "completions/mean_length", ",.0f", 7),
+    ("cut off", "completions/clipped_ratio", ".1%", 8),
+)
 _CLIPPED: _Column = ("clipped", "clip_ratio/region_mean", ".1%", 8)
 _KL: _Column = ("KL", "kl", ".1e", 8)
 _RATE: _Column = ("lr", "learning_rate", ".1e", 8)
@@ -53,19 +67,28 @@ _EVALUATED = (
 )
 
 
+def columns_of(record: TrainingRecord, has_kl: bool = False) -> tuple[_Column, ...]:
+    """Return the columns that a training prints.
+
+    With ``has_kl``, the KL term of GRPO replaces the share of clipped tokens.
+    """
+    if record.stage != "grpo" or record.rl is None:
+        return (*(_DISTILLATION if record.rl else _SFT), _RATE)
+    right = "pass@1" if record.rl.mode == "thinker" else "HM"
+    rewarded = (("reward", "reward", ".3f", 7), (right, "verdict/correct", ".1%", 7))
+    return (*rewarded, *_GRPO, _KL if has_kl else _CLIPPED, _RATE)
+
+
 class LogLines(TrainerCallback):
     """Prints a line with the main metrics, and appends every log entry to the file ``LOG``.
 
     Args:
-        right: Heading of the share of right responses in GRPO, ``HM`` or ``pass@1``; empty in SFT.
-        has_kl: Whether GRPO has a KL term; its column then replaces the share of clipped tokens.
+        columns: Metrics of a line (``columns_of``).
         is_shown: Whether lines are printed.
     """
 
-    def __init__(self, right: str = "", has_kl: bool = False, is_shown: bool = True) -> None:
-        rewarded = (("reward", "reward", ".3f", 7), (right, "verdict/correct", ".1%", 7))
-        of_grpo = (*rewarded, *_GRPO, _KL if has_kl else _CLIPPED)
-        self._columns = (*(of_grpo if right else _SFT), _RATE)
+    def __init__(self, columns: Sequence[_Column], is_shown: bool = True) -> None:
+        self._columns = columns
         self._lines, self._is_shown = 0, is_shown
         self._start = (0.0, 0)
 
@@ -155,7 +178,9 @@ class ResumeArgsCallback(TrainerCallback):
 
 
 class WatchLoss(TrainerCallback):
-    """Warns once if the loss of an SFT rises after the warm-up, and counts at the end how often.
+    """Warns once if the loss of an SFT or a distillation rises after the warm-up.
+
+    At the end, it counts how often.
 
     ``alarms`` are those so far. A learning rate that is right for a new model destroys what a
     trained one has learnt; the loss table alone shows it, but not that it matters.
@@ -195,7 +220,7 @@ class WatchGuards(TrainerCallback):
     unless that guard is set to ``warn``.
     """
 
-    def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
+    def __init__(self, guards: PolicyGuardOptions, metric: str = "eval_hm") -> None:
         self._guards, self._metric, self._steps = guards, metric, 0
         self.alarms: list[Alarm] = []
 

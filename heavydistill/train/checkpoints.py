@@ -183,6 +183,7 @@ def _schedule(record: TrainingRecord) -> dict[str, object]:
             for number, used in enumerate(record.sets, start=1)
         },
         "prompts": rl and (rl.mode, rl.problems_sha256, rl.run),
+        "teacher": rl and rl.teacher and (rl.teacher.name, rl.teacher.revision),
         "base": (record.base.name, record.base.revision, record.base.template_sha256),
         "method": record.method,
         "processes": record.launch.processes,

@@ -24,8 +24,12 @@ step has several evaluations, the first one counts, because ``eval_on_start`` ev
 resuming. If all responses are cut off in ``guard_window`` logged values in a row, ``cut_off`` ends
 the training even at ``warn``.
 
-In SFT, ``loss_alarms`` tells of a learning rate that is too high for a trained model: after the
-warm-up, the training loss is above ``_MOST_LOSS`` times its first value (medians of three values).
+In SFT and distillation, ``loss_alarms`` tells of a learning rate that is too high for a trained
+model: after the warm-up, the training loss is above ``_MOST_LOSS`` times its first value (medians
+of three values).
+
+A distillation has no reward: for ``evaluation``, the fall of its loss stands for the rise, and the
+three guards of groups and verdicts do not exist.
 
 Each guard fires at most once; ``cut_off`` may fire a second time to end the training. Alarms are
 computed from ``log_history`` alone. Every checkpoint contains it, so a resumed training has the
@@ -56,8 +60,10 @@ _OF_EVALUATION = ("evaluation", "reading")
 ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"
 """Names of metrics: share of the groups whose decided responses are all correct, or all wrong."""
 READING = "eval_hm_minus_garbled"
-# Share of rewarded responses that were cut off; the same for the attempts of an episode.
+# Share of rewarded responses that were cut off; the same for the attempts of an episode; and TRL's
+# for all responses, where none is rewarded.
 _CUT_OFF = ("verdict/cut_off", "thinker/truncated")
+_CLIPPED = ("completions/clipped_ratio",)
 # Share of responses that name one answer and are undecided, by reason and in all (``reward``).
 _UNDECIDED = "undecided/"
 MORE_TOKENS = (
@@ -81,17 +87,16 @@ def _share(what: str, default: float) -> float:
 
 
 @dataclass
-class GuardOptions:
-    """The guards' actions and thresholds."""
+class PolicyGuardOptions:
+    """The actions and thresholds of the guards that need no reward."""
 
     guard_entropy: str = _action("the entropy falls below guard_entropy_below of its peak")
     guard_entropy_below: float = _share("the peak", 0.6)
     guard_length: str = _action("the mean length falls below guard_length_below of its peak")
     guard_length_below: float = _share("the peak", 0.5)
-    guard_all_right: str = _action("more than guard_all_right_above of the groups are solved")
-    guard_all_right_above: float = _share("the groups", 0.6)
     guard_evaluation: str | None = _action(
-        "the held-out accuracy falls guard_evaluation_falls times in a row while the reward rises",
+        "the held-out accuracy falls guard_evaluation_falls times in a row while the training "
+        "reward rises, or in a distillation the loss falls",
         default=None,
     )
     guard_evaluation_falls: int = option(
@@ -102,24 +107,32 @@ class GuardOptions:
         "rises",
         default=None,
     )
-    guard_all_wrong: str = _action("more than guard_all_wrong_above of the groups are all wrong")
-    guard_all_wrong_above: float = _share("the groups", 0.9)
     guard_cut_off: str = _action(
         "more than guard_cut_off_above of the responses are cut off, or guard_rise more than in "
         "the first tenth of the training"
     )
     guard_cut_off_above: float = _share("the responses", 0.5)
-    guard_undecided: str = _action(
-        "more than guard_undecided_above of the responses name one answer that is undecided, or "
-        "guard_rise more of all are undecided than in the first tenth of the training"
-    )
-    guard_undecided_above: float = _share("the responses", 0.02)
     guard_rise: float = _share("the responses by which a share may rise", 0.1)
     guard_window: int = option(5, "Number of logged values whose median the guards compare.")
 
     def action_of(self, guard: str) -> str:
         """Return the action that is set for a guard."""
-        return str(getattr(self, f"guard_{guard}") or WARN)
+        return str(getattr(self, f"guard_{guard}", OFF) or WARN)
+
+
+@dataclass
+class GuardOptions(PolicyGuardOptions):
+    """The actions and thresholds of all guards."""
+
+    guard_all_right: str = _action("more than guard_all_right_above of the groups are solved")
+    guard_all_right_above: float = _share("the groups", 0.6)
+    guard_all_wrong: str = _action("more than guard_all_wrong_above of the groups are all wrong")
+    guard_all_wrong_above: float = _share("the groups", 0.9)
+    guard_undecided: str = _action(
+        "more than guard_undecided_above of the responses name one answer that is undecided, or "
+        "guard_rise more of all are undecided than in the first tenth of the training"
+    )
+    guard_undecided_above: float = _share("the responses", 0.02)
 
 
 def check_guards(config: Any) -> None:
@@ -152,7 +165,7 @@ def check_guards(config: Any) -> None:
 
 def alarms(
     history: Sequence[Mapping[str, float]],
-    guards: GuardOptions,
+    guards: PolicyGuardOptions,
     metric: str = "eval_hm",
     steps: int = 0,
 ) -> list[Alarm]:
@@ -161,26 +174,24 @@ def alarms(
     Values that are missing, null or not finite are skipped. ``metric`` is the name of the held-out
     accuracy in the log, ``steps`` the number of steps of the whole training.
     """
-    window = guards.guard_window
+    window, rise = guards.guard_window, guards.guard_rise
     logged = {
         name: smoothed(series(history, name), window)
-        for name in ("entropy", "completions/mean_length", ALL_RIGHT, ALL_WRONG, "reward")
+        for name in ("entropy", "completions/mean_length", "reward", "loss")
     }
-    cut, rise = cut_off(history), guards.guard_rise
+    progress = [(step, -loss) for step, loss in logged["loss"]]
+    cut = cut_off(history, _CUT_OFF if isinstance(guards, GuardOptions) else _CLIPPED)
     too_many = _above(smoothed(cut, window), guards.guard_cut_off_above)
-    undecided = smoothed(series(history, f"{_UNDECIDED}all"), window)
-    unjudged = _above(undecided, guards.guard_undecided_above)
-    more_undecided = _risen(series(history, "verdict/undecided"), window, rise, steps)
     rules = {
         "entropy": _below_peak(logged["entropy"], guards.guard_entropy_below),
         "length": _below_peak(logged["completions/mean_length"], guards.guard_length_below),
-        "all_right": _above(logged[ALL_RIGHT], guards.guard_all_right_above),
-        "all_wrong": _above(logged[ALL_WRONG], guards.guard_all_wrong_above),
         "cut_off": iter(sorted([*too_many, *_risen(cut, window, rise, steps)])),
-        "undecided": iter(sorted([*unjudged, *more_undecided])),
-        "evaluation": _falling(series(history, metric), logged["reward"], guards),
-        "reading": _falling(series(history, READING), series(history, "eval_hm"), guards),
     }
+    if isinstance(guards, GuardOptions):
+        progress = logged["reward"]
+        rules |= _of_rewards(history, guards, steps)
+    rules["evaluation"] = _falling(series(history, metric), progress, guards)
+    rules["reading"] = _falling(series(history, READING), series(history, "eval_hm"), guards)
     fired = []
     for guard, steps_of_guard in rules.items():
         action = guards.action_of(guard)
@@ -217,10 +228,28 @@ def loss_alarms(history: Sequence[Mapping[str, float]], warmup_steps: int) -> li
     ]
 
 
-def cut_off(history: Sequence[Mapping[str, float]]) -> list[Point]:
+def _of_rewards(
+    history: Sequence[Mapping[str, float]], guards: GuardOptions, steps: int
+) -> dict[str, _Crossed]:
+    """Return the values that cross the thresholds of the guards that watch rewards."""
+    window = guards.guard_window
+    right, wrong, undecided = (
+        smoothed(series(history, name), window)
+        for name in (ALL_RIGHT, ALL_WRONG, f"{_UNDECIDED}all")
+    )
+    unjudged = _above(undecided, guards.guard_undecided_above)
+    more = _risen(series(history, "verdict/undecided"), window, guards.guard_rise, steps)
+    return {
+        "all_right": _above(right, guards.guard_all_right_above),
+        "all_wrong": _above(wrong, guards.guard_all_wrong_above),
+        "undecided": iter(sorted([*unjudged, *more])),
+    }
+
+
+def cut_off(history: Sequence[Mapping[str, float]], names: Sequence[str] = _CUT_OFF) -> list[Point]:
     """Return (step, share of responses cut off); in mode joint, the higher share of both roles."""
     shares: dict[int, float] = {}
-    for name in _CUT_OFF:
+    for name in names:
         for step, value in series(history, name):
             shares[step] = max(value, shares.get(step, 0.0))
     return sorted(shares.items())
@@ -239,11 +268,15 @@ def _undecided_because(
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
+def alarm_text(alarm: Alarm, guards: PolicyGuardOptions) -> str:
     """Return the message of an alarm."""
     value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
     because = ", ".join(f"{reason} {share:.2g}" for reason, share in alarm.reasons.items())
     because = because and f" ({because})"
+    improved = "reward rose" if isinstance(guards, GuardOptions) else "loss fell"
+    lost = "they earn no reward, so that groups shrink"
+    if not isinstance(guards, GuardOptions):
+        lost = "what follows a cut is never learnt"
     risen = f"more than {guards.guard_rise:g} above the share in the beginning"
     what = {
         "entropy": f"the entropy is {value}, below {guards.guard_entropy_below:.0%} of its peak "
@@ -252,7 +285,7 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
         f"of its peak ({bound})",
         "all_right": f"{value} of the groups are solved, more than {bound}",
         "evaluation": f"the held-out accuracy fell {guards.guard_evaluation_falls} times in a row, "
-        f"from {bound} to {value}, while the training reward rose",
+        f"from {bound} to {value}, while the training {improved}",
         "reading": f"HM minus HM with garbled attempts fell {guards.guard_evaluation_falls} times "
         f"in a row, from {bound} to {value}, while HM rose: the model learns to do without the "
         "attempts. Stop here, or train on caches with fewer right attempts (--max_accuracy)",
@@ -261,13 +294,13 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
         "`heavydistill refilter`, or train it with `heavydistill sft` first",
         "undecided": (
             f"{value} of the responses name one answer that cannot be judged, more than {bound}"
-            if alarm.bound == guards.guard_undecided_above
+            if alarm.bound == getattr(guards, "guard_undecided_above", None)
             else f"{value} of the responses cannot be judged, {risen}"
         )
         + f"{because}; they are not rewarded. Read some of them with --log_completions true",
         "cut_off": f"{value} of the responses are cut off, "
         + (f"more than {bound}" if alarm.bound == guards.guard_cut_off_above else risen)
-        + f"; they earn no reward, so that groups shrink. {MORE_TOKENS}"
+        + f"; {lost}. {MORE_TOKENS}"
         if alarm.value < 1 or alarm.action == WARN
         else f"all responses are cut off, so that nothing is learnt. {MORE_TOKENS}",
     }[alarm.guard]
@@ -299,7 +332,9 @@ def _risen(points: list[Point], window: int, rise: float, steps: int) -> _Crosse
     return _above(smoothed(points, window), most)
 
 
-def _falling(evaluations: list[Point], rewards: list[Point], guards: GuardOptions) -> _Crossed:
+def _falling(
+    evaluations: list[Point], rewards: list[Point], guards: PolicyGuardOptions
+) -> _Crossed:
     """Yield the points after repeated falls; the threshold is the accuracy before the falls."""
     first_of_steps = list(dict(reversed(evaluations)).items())[::-1]
     falls = guards.guard_evaluation_falls

@@ -34,14 +34,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import TrainerControl
-from trl import GRPOTrainer
 
 from heavydistill.config.prompts import OwnPrompts
 from heavydistill.errors import BudgetError, ConfigError
@@ -56,6 +55,11 @@ from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, Traject
 from heavydistill.train.grpo.episodes import problem_row
 from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.trainer import RolesMixin
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer as _TrlTrainer
+else:
+    _TrlTrainer = object  # at run time, the subclasses are built with TRL's class
 
 DELIBERATOR, THINKER, GARBLED = "deliberator", "thinker", "garbled"
 _MOST_GARBLED = 128
@@ -247,8 +251,8 @@ def _share_right(responses: Sequence[HeldOutResponse]) -> float:
     return fmean(bool(reward.is_right) for _, reward in responses)
 
 
-class HeldOutEvaluation(RolesMixin, GRPOTrainer):
-    """Mixin for TRL's trainer that evaluates on held-out rows.
+class HeldOutEvaluation(RolesMixin, _TrlTrainer):
+    """Mixin for TRL's trainers of GRPO and distillation that evaluates on held-out rows.
 
     ``eval_dataset`` maps roles to rows as in ``HeldOut``. ``judge`` must be set before an
     evaluation; ``most_tokens`` has the maximum tokens of a response by role (default:
@@ -311,7 +315,9 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
         with self._at_most(self._most_tokens.get(writer, self.max_completion_length)):
             for start in range(0, len(mine), size):
                 prompts = [ids[row] for row in mine[start : start + size]]
-                written += self._generate_single_turn(prompts, None, {}, 1)[0]
+                made = self._generate_single_turn(prompts, None, {}, 1)
+                # GRPO's trainer also returns log-probabilities, that of distillation the ids alone.
+                written += made[0] if isinstance(made, tuple) else made
         judged = self._judge([rows[row] for row in mine], written)
         own = list(zip(mine, judged, strict=True))
         if missing and state.process_index >= state.num_processes - missing:

@@ -58,9 +58,11 @@ _MEMORY = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator", 
 # First settings that only cost time, then shorter rows, then other methods.
 _LESS_MEMORY = (
     "Change these, in this order: 1. a smaller --per_device_train_batch_size, with a larger "
-    "--gradient_accumulation_steps (for GRPO --steps_per_generation too). "
+    "--gradient_accumulation_steps (for GRPO --steps_per_generation too); in a distillation also a "
+    "smaller teacher. "
     "2. --gradient_checkpointing true; with vLLM on the same GPU --vllm_enable_sleep_mode true. "
-    "3. a smaller --max_length with --too_long leave_out; for GRPO --max_completion_length. "
+    "3. a smaller --max_length with --too_long leave_out; for GRPO and a distillation "
+    "--max_completion_length. "
     "4. --use_peft true, and without vLLM --load_in_4bit true. "
     "5. configs/accelerate/zero3_offload.yaml, a smaller model, or a larger machine."
 )
@@ -144,7 +146,12 @@ def trainer_options(plan: TrainingPlan) -> dict[str, object]:
     from transformers.utils.logging import disable_progress_bar
     from trl import get_peft_config, get_quantization_config
 
-    from heavydistill.train.callbacks import CheckpointMarkerCallback, LogLines, ResumeArgsCallback
+    from heavydistill.train.callbacks import (
+        CheckpointMarkerCallback,
+        LogLines,
+        ResumeArgsCallback,
+        columns_of,
+    )
 
     config, model, base = plan.arguments.config, plan.arguments.model, plan.base
     config.model_init_kwargs = {
@@ -167,9 +174,8 @@ def trainer_options(plan: TrainingPlan) -> dict[str, object]:
     if peft_config and base.tower:
         peft_config.exclude_modules = base.tower.others
     measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
-    rl = plan.record.rl
-    right = ("pass@1" if rl.mode == "thinker" else "HM") if rl else ""
-    lines = LogLines(right, bool(getattr(config, "beta", 0)), plan.arguments.is_shown)
+    columns = columns_of(plan.record, bool(getattr(config, "beta", 0)))
+    lines = LogLines(columns, plan.arguments.is_shown)
     callbacks = [
         ResumeArgsCallback(measure),
         CheckpointMarkerCallback(config.save_total_limit),
@@ -245,7 +251,7 @@ def run_training(
             write_record(record, folder)
         if state.is_world_process_zero and plan.arguments.is_shown:
             text = f"{steps:,} step{'s' * (steps != 1)} in {seconds:,.0f} s"
-            if steps and not record.rl:  # the loss of GRPO shows no progress
+            if steps and record.stage != "grpo":  # whose loss shows no progress
                 text += f", training loss {result.train_loss:.4f}"
             print(text, flush=True)
     trainer.end()

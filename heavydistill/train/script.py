@@ -1,4 +1,4 @@
-"""The commands ``sft`` and ``grpo``: check, print, train, evaluate, publish."""
+"""The commands ``sft``, ``grpo`` and ``distill``: check, print, train, evaluate, publish."""
 
 from __future__ import annotations
 
@@ -29,12 +29,17 @@ from heavydistill.train import checkpoints
 from heavydistill.train.arguments import TrainingOptions, given_values
 from heavydistill.train.base_model import locate_base
 from heavydistill.train.datasets import locate, locate_source
+from heavydistill.train.distill.options import DistillOptions
 from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.launch import is_main
 from heavydistill.train.sft.options import SftOptions, folder_of, roles_of, sources_of
 
 # Module with ``parse``, and module with ``prepare``, ``train`` and ``summary``; both import TRL.
-_STAGES = {"sft": ("sft.train", "sft.train"), "grpo": ("grpo.config", "grpo.train")}
+_STAGES = {
+    "sft": ("sft.train", "sft.train"),
+    "grpo": ("grpo.config", "grpo.train"),
+    "distill": ("distill.train", "distill.train"),
+}
 _MEASURED = 300  # problems; an interval of a share is then at most +-6 points
 # Variables that a launcher sets for its processes, and that child processes must not inherit.
 _OF_LAUNCH = re.compile(
@@ -62,6 +67,12 @@ def sft(**arguments: object) -> TrainingRecord:
 def grpo(**arguments: object) -> TrainingRecord:
     """Train with TRL's GRPO in this process, as ``heavydistill grpo`` does; like ``sft``."""
     return _train(GrpoOptions, arguments)
+
+
+def distill(**arguments: object) -> TrainingRecord:
+    """Learn from a teacher on the student's own responses, as ``heavydistill distill`` does; like
+    ``sft``."""
+    return _train(DistillOptions, arguments)
 
 
 def _train(options: type[TrainingOptions], arguments: Mapping[str, object]) -> TrainingRecord:
@@ -93,7 +104,7 @@ def check_files(
     """
     if on_this_machine:
         _require_gpu(options.script, values)
-    sources = () if options.script == "grpo" else sources_of(values)
+    sources = sources_of(values) if options.script == "sft" else ()
     for source in sources:
         locate_source(source)
     if values.get("dataset_name") and not sources:
@@ -101,7 +112,9 @@ def check_files(
     for key, kind in (("run", "generate"), ("evaluate", "evaluate")):
         if values.get(key):
             load_config(shipped_file(kind, values[key]))
-    locate_base(values["model_name_or_path"], values.get("model_revision"))
+    for model in ("model", "teacher_model"):
+        if given := values.get(f"{model}_name_or_path"):
+            locate_base(given, values.get(f"{model}_revision"))
     if output := values.get("output_dir") or (sources and folder_of(roles_of(sources))):
         checkpoints.start_of(Path(output), values.get("resume_from_checkpoint"))
 
@@ -111,7 +124,7 @@ def _require_gpu(script: str, values: Mapping[str, object]) -> None:
     is_on_cpu = values.get("use_cpu") or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
     computes_in_bf16 = values.get("bf16", not values.get("fp16"))
     if computes_in_bf16 and not is_on_cpu and not may_have_gpu():
-        name = "micro" if script == "sft" else f"micro/{values.get('mode', 'deliberator')}"
+        name = f"micro/{values.get('mode', 'deliberator')}" if script == "grpo" else "micro"
         raise ConfigError(
             "This training computes in bfloat16 on a GPU, and this machine has none",
             f"--config {name} is for CPUs; any other training of a small model runs on one with "
@@ -169,10 +182,12 @@ def run_script(script: str, words: Sequence[str], is_shown: bool = True) -> Trai
         return record
     write_model_card(folder)
     if result and result.is_unlearnt:
+        is_rewarded = record.stage == "grpo"
+        cut = result.rollouts["verdict/cut_off" if is_rewarded else "completions/clipped_ratio"]
         raise RunError(
-            f"Nothing was learnt, and {folder} has the unchanged model: no response earned a "
-            f"reward, and {result.rollouts['verdict/cut_off'].last:.0%} of the last ones were cut "
-            f"off at {config.max_completion_length:,} tokens",
+            f"Nothing was learnt, and {folder} has the unchanged model: no response "
+            f"{'earned a reward' if is_rewarded else 'ended'}, and {cut.last:.0%} of the last ones "
+            f"were cut off at {config.max_completion_length:,} tokens",
             "Raise max_completion_length, or teach shorter responses first, by `heavydistill sft`.",
         )
     base = str(arguments.model.model_name_or_path)

@@ -130,7 +130,7 @@ def check_prose(text: str) -> None:
             command, path = _command(words[1:])
             known = {name for each in command.params for name in each.opts}
             unknown = {*_FLAG.findall(code)} - known - {"--help", "--help-all"}
-            if unknown and path not in (["sft"], ["grpo"]):
+            if unknown and path not in (["sft"], ["grpo"], ["distill"]):
                 raise LookupError(f"`{code}`: there is no {', '.join(unknown)}")
         for key in re.findall(r"--set '?([a-z][\w.]+)=", code):
             _require_key({*_SECTIONS.values()}, key)
@@ -158,7 +158,7 @@ def _command(words: list[str]) -> tuple[Any, list[str]]:
 def _check_verb(words: list[str]) -> None:
     command, path = _command(words)
     rest = words[len(path) :]
-    if path in (["sft"], ["grpo"]):
+    if path in (["sft"], ["grpo"], ["distill"]):
         _check_training(path[-1], rest)
         return
     values = ["1" if _is_placeholder(word) else word for word in rest]
@@ -201,7 +201,7 @@ class _ParsedError(Exception):
 
 def _check_script(script: str, words: list[str]) -> None:
     path = ROOT / script
-    if path.stem in ("sft", "grpo", "merge"):
+    if path.stem in ("sft", "grpo", "distill", "merge"):
         _check_verb([path.stem, *words])
         return
     if path.stem == "train_sizes":  # its other flags are those of a training

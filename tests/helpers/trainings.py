@@ -8,6 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,17 @@ RESULT = Result(
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "sft.py"
 GRPO = ROOT / "scripts" / "grpo.py"
+DISTILL = ROOT / "scripts" / "distill.py"
+# After checkpoint-4 has got its optimizer, the disk takes no more.
+SLOW_DISK = """
+import time, torch
+save = torch.save
+def slow(what, where, *rest, **more):
+    save(what, where, *rest, **more)
+    if "checkpoint-4/optimizer" in str(where):
+        time.sleep(3000)
+torch.save = slow
+"""
 LOOKED_AT = {
     "eval_strategy": "steps",
     "eval_steps": 4,
@@ -225,12 +237,14 @@ def main(given: list[str], script: Path = SCRIPT) -> int:
     return int(ended.value.code or 0)
 
 
-def start(given: list[str], before: str = "", **environment: str) -> subprocess.Popen[str]:
+def start(
+    given: list[str], before: str = "", script: Path = SCRIPT, **environment: str
+) -> subprocess.Popen[str]:
     """The script in a process of its own, in which the code ``before`` is run first."""
     code = f"{before}\nimport runpy, sys; sys.argv = sys.argv[1:]\n"
     code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     return subprocess.Popen(
-        [sys.executable, "-c", code, str(SCRIPT), *given],
+        [sys.executable, "-c", code, str(script), *given],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -238,8 +252,19 @@ def start(given: list[str], before: str = "", **environment: str) -> subprocess.
     )
 
 
-def run(given: list[str], before: str = "", **environment: str) -> tuple[int, str]:
+def run(
+    given: list[str], before: str = "", script: Path = SCRIPT, **environment: str
+) -> tuple[int, str]:
     """(exit code, what it said, with single blanks) of such a process."""
-    with start(given, before, **environment) as process:
+    with start(given, before, script, **environment) as process:
         said, _ = process.communicate(timeout=800)
     return process.returncode, " ".join(said.split())
+
+
+def await_file(path: Path, process: subprocess.Popen[str]) -> None:
+    """Return as soon as a process has written a file."""
+    until = time.monotonic() + 600
+    while not path.exists():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.05)

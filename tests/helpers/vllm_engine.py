@@ -125,10 +125,12 @@ class LLM:
 def install(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype = torch.float32) -> list[LLM]:
     """Put it where TRL looks for vLLM; the engines that are made from then on."""
     import trl.generation.vllm_generation as ours
+    import trl.trainer.distillation_trainer as distillation
 
     LLM.made, LLM.dtype = [], dtype
     found(monkeypatch, "0.31.0")
-    monkeypatch.setattr(ours, "is_vllm_available", lambda *_: True)
+    for place in (ours, distillation):
+        monkeypatch.setattr(place, "is_vllm_available", lambda *_: True)
     for name, value in {"LLM": LLM, "SamplingParams": SamplingParams}.items():
         monkeypatch.setattr(ours, name, value, raising=False)
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):

@@ -357,3 +357,19 @@ def test_a_base_of_ours_hands_on_its_licence_and_its_authors(tmp_path):
     assert origin.base.licence and origin.base.hub is None
     text = card_of(tmp_path / "a", base=folder, stage="grpo", rl=ASKED, result=REWARDED)
     assert "Its base model was trained from `Qwen/Qwen3-8B` by supervised fine-tuning as" in text
+
+
+def test_a_distilled_model_names_its_teacher_whose_terms_count(tmp_path):
+    teacher = BaseModelUsed(name="gpt-5", revision="0" * 40, template_sha256="0" * 64)
+    asked = ASKED.model_copy(update={"teacher": teacher, "objective": "reverse KL"})
+    asked = asked.model_copy(update={"judge": "gpt-oss-120b@0a1b2c"})
+    result = REWARDED.model_copy(
+        update={"rollouts": {"completions/clipped_ratio": Ends(first=1.0, last=1.0)}}
+    )
+    text = " ".join(card_of(tmp_path / "a", stage="distill", rl=asked, result=result).split())
+    assert "At every token of its own deliberations on given attempts it learnt the" in text
+    assert "distribution of the teacher `gpt-5` (reverse KL)." in text
+    assert "what the teacher would have written at each of their tokens" in text
+    assert "nothing: no response ended" in text and "verdicts on these" not in text
+    authors = origin_of(record(sets=[], stage="distill", rl=asked)).authors
+    assert [(one.name, one.roles) for one in authors] == [("gpt-5", ("teacher",))]

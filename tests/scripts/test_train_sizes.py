@@ -139,6 +139,7 @@ def test_a_known_shape_has_the_parameters_of_its_model(name):
             "Qwen/Qwen3-1.7B": 1.7,
             "Qwen/Qwen3-4B": 4.0,
             "Qwen/Qwen3-8B": 8.2,
+            "Qwen/Qwen3-14B": 14.8,
             "Qwen/Qwen3-32B": 32.8,
         }[name]
     )

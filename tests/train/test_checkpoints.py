@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,8 @@ import messages
 import pytest
 from students import MICRO
 from trainings import (
+    SLOW_DISK,
+    await_file,
     broken_off,
     flags,
     history,
@@ -231,24 +232,6 @@ def test_a_model_that_is_saved_again_is_gone_meanwhile(tmp_path):
 
 
 STEPS = {"max_steps": 6, "save_strategy": "steps", "save_steps": 2, "packing": True, "seed": 5}
-# After checkpoint-4 has got its optimizer, the disk takes no more.
-SLOW_DISK = """
-import time, torch
-save = torch.save
-def slow(what, where, *rest, **more):
-    save(what, where, *rest, **more)
-    if "checkpoint-4/optimizer" in str(where):
-        time.sleep(3000)
-torch.save = slow
-"""
-
-
-def await_file(path: Path, process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + 600
-    while not path.exists():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

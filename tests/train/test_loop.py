@@ -18,8 +18,9 @@ from trainings import RECORD, grpo_arguments, sft_arguments
 from heavydistill.config.run import load_config, parse_assignment
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.store.sets.folder import RunUsed
+from heavydistill.store.training_record import RlUsed
 from heavydistill.train import loop
-from heavydistill.train.callbacks import LOG, LogLines
+from heavydistill.train.callbacks import LOG, LogLines, columns_of
 from heavydistill.train.loop import TrainingPlan, common_summary, explained
 from heavydistill.train.script import evaluation_command
 
@@ -191,7 +192,8 @@ def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(tmp_pa
     state: Any = SimpleNamespace(
         is_world_process_zero=True, log_history=entries[:3], global_step=2, max_steps=30
     )
-    lines = LogLines("HM")
+    used = RlUsed(mode="deliberator", longest_prompt=9, problems_sha256="0" * 64)
+    lines = LogLines(columns_of(RECORD.model_copy(update={"stage": "grpo", "rl": used})))
     lines.on_train_begin(args, state, None)
     for entry in entries[3:]:
         state.log_history, state.global_step = [*state.log_history, entry], entry["step"]

@@ -1,9 +1,9 @@
-"""The prompts of a GRPO training, caches or problems, and how they are selected.
+"""The prompts of GRPO and of a distillation, caches or problems, and how they are selected.
 
 A deliberator is trained on the prompts of the set ``rl``; with ``unmeasured: ask`` also on caches
-whose success is unmeasured. Thinkers, alone or in episodes, are trained on the problems of a folder
-of sets or of a run, with the run's prompt wording. Prompts are left out, and counted, for these
-reasons:
+whose success is unmeasured, and in a distillation on those that are never or always right.
+Thinkers, alone or in episodes, are trained on the problems of a folder of sets or of a run, with
+the run's prompt wording. Prompts are left out, and counted, for these reasons:
 
     never_right    no response was correct, so that all rewards of a group would be equal
     always_right   all responses were correct
@@ -11,9 +11,10 @@ reasons:
     too_long       the model's context has no room for a response; prompts are never cut
     unfit          the problem cannot be judged, and the run has ``problems.unfit: leave_out``
 
-The first two reasons need at least two judged responses: deliberations on the cache for a
-deliberator, attempts of the set ``trajectories`` for a thinker, and both for an episode. Problems
-with fewer judged responses are kept (a refilter drops attempts), and so are all problems of a run.
+The first two are no reasons in a distillation, which has no rewards. They need at least two judged
+responses: deliberations on the cache for a deliberator, attempts of the set ``trajectories`` for a
+thinker, and both for an episode. Problems with fewer judged responses are kept (a refilter drops
+attempts), and so are all problems of a run.
 
 How they are asked is resolved before (``resolve``). For held-out prompts see ``held_out``.
 """
@@ -24,7 +25,7 @@ import hashlib
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +38,10 @@ from heavydistill.store.sets.folder import read_rows
 from heavydistill.store.sets.set_rows import USED, ProblemRow
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate
-from heavydistill.train.grpo.config import GrpoConfig
 from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of, problem_row
-from heavydistill.train.grpo.options import ASK, DELIBERATOR, JOINT, LEAVE_OUT
+from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.grpo.resolve import RolloutSettings, context_of
+from heavydistill.train.rollouts.options import ASK, DELIBERATOR, JOINT, LEAVE_OUT, RolloutOptions
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
@@ -83,18 +84,39 @@ class Prompts:
         return digest.hexdigest()
 
 
-def find_sets(config: GrpoConfig) -> SetsFolder | None:
+def find_sets(config: RolloutOptions) -> SetsFolder | None:
     """Return the folder of sets; None if a run is given instead."""
     if not config.dataset_name:
         return None
     names = {"rl"} if config.mode == DELIBERATOR else {"problems", "trajectories", "caches"}
+    if config.max_completion_length is None:
+        names.add(f"sft_{config.mode}")
     if config.unmeasured == ASK or config.looks_at_held_out:
         names |= {"problems", "trajectories", "caches"}
     return locate(config.dataset_name, sorted(names))
 
 
+def longest_response(config: RolloutOptions, sets: SetsFolder | None) -> int:
+    """Return the tokens of the longest response of the role that the sets have for SFT.
+
+    Raises:
+        ConfigError: There are no sets, or no such row in them.
+    """
+    columns = ["role", "completion_tokens"]
+    rows = read_rows(sets.folder, f"sft_{config.mode}", "train", columns) if sets else ()
+    tokens: list[int] = [row["completion_tokens"] for row in rows if row["role"] == config.mode]
+    if not tokens:
+        where = f"{config.dataset_name} has" if sets else "there are"
+        raise ConfigError(
+            f"max_completion_length is not given, and {where} no rows of a {config.mode} to take "
+            "it from",
+            "Give --max_completion_length N, the tokens of the longest response to learn from.",
+        )
+    return max(tokens)
+
+
 def read_prompts(
-    config: GrpoConfig, base: BaseCheckpoint, sets: SetsFolder | None, settings: RolloutSettings
+    config: RolloutOptions, base: BaseCheckpoint, sets: SetsFolder | None, settings: RolloutSettings
 ) -> Prompts:
     """Read the prompts and select those to train on.
 
@@ -105,12 +127,13 @@ def read_prompts(
     """
     left_out: Counter[str] = Counter()
     rows = _rows(config, sets, settings, left_out)
-    check_verifiers(rows, settings.verify, config.dataset_name or config.run)
+    if config.is_rewarded:
+        check_verifiers(rows, settings.verify, config.dataset_name or config.run)
     if sets:
         if settings.run:
             success = _successes(sets, str(config.mode))
             rows = [{**row, "success": success.get(row["problem"])} for row in rows]
-        rows = _teaching(rows, config.max_accuracy, left_out)
+        rows = _teaching(rows, config, left_out)
         if not rows:
             raise _nothing_left(config, base.name, left_out)
     rows, lengths = with_room(config, base, rows, settings.response_tokens, left_out)
@@ -118,7 +141,7 @@ def read_prompts(
         for row in rows:  # raises if the problem alone exceeds the budget
             settings.episodes.empty_cache(problem_of(row))
     names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
-    if config.claims_share and sets:
+    if isinstance(config, GrpoOptions) and config.claims_share and sets:
         _check_attempts(rows, sets, config)
         names += ("attempts",)
     if len(rows) < config.prompts_of_generation:
@@ -134,14 +157,19 @@ def read_prompts(
 
 
 def _rows(
-    config: GrpoConfig, sets: SetsFolder | None, settings: RolloutSettings, left_out: Counter[str]
+    config: RolloutOptions,
+    sets: SetsFolder | None,
+    settings: RolloutSettings,
+    left_out: Counter[str],
 ) -> list[_Row]:
     """Return the prompts of the sets or of the run, none left out yet but for unfit problems."""
     if settings.run:
         return _problems(settings.run, sets, left_out)
     assert sets, "a deliberator learns from sets"
-    unmeasured = _unmeasured(sets) if config.unmeasured == ASK else ()
-    return [*read_rows(sets.folder, "rl", "train"), *unmeasured]
+    # Without rewards, caches whose deliberations are all right or all wrong teach too.
+    labels = (UNMEASURED,) if config.is_rewarded else (UNMEASURED, NEVER, ALWAYS)
+    others = _with_label(sets, labels) if config.unmeasured == ASK else ()
+    return [*read_rows(sets.folder, "rl", "train"), *others]
 
 
 def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -> list[_Row]:
@@ -172,7 +200,7 @@ def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -
     ]
 
 
-def _check_attempts(rows: Iterable[_Row], sets: SetsFolder, config: GrpoConfig) -> None:
+def _check_attempts(rows: Iterable[_Row], sets: SetsFolder, config: GrpoOptions) -> None:
     """Raise a ``ConfigError`` if no row has a decided attempt to check claims against."""
     if any(each["right"] is not None for row in rows for each in row.get("attempts") or []):
         return
@@ -188,8 +216,8 @@ def _check_attempts(rows: Iterable[_Row], sets: SetsFolder, config: GrpoConfig) 
     )
 
 
-def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
-    """Yield the caches with fewer than two judged deliberations."""
+def _with_label(sets: SetsFolder, labels: Collection[str]) -> Iterator[_Row]:
+    """Yield the caches that are not in ``rl`` for one of the reasons ``labels``."""
     problems = {
         row["id"]: from_row(ProblemRow, row)
         for row in read_rows(sets.folder, "problems")
@@ -198,13 +226,14 @@ def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
     caches = {
         row["id"]: row
         for row in read_rows(sets.folder, "caches")
-        if row["rl_label"] == UNMEASURED and row["problem"] in problems
+        if row["rl_label"] in labels and row["problem"] in problems
     }
     for cache in caches.values():
         row = problem_row(problems[cache["problem"]], cache["prompt"])
         row |= {"cache": cache["id"], "stratum": cache["stratum"], "right": cache["right"]}
         row["attempts"] = cache.get("attempts")
-        yield {**row, "width": len(cache["items"]), "success": None}
+        success = None if cache["rl_label"] == UNMEASURED else cache["success"]
+        yield {**row, "width": len(cache["items"]), "success": success}
 
 
 def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
@@ -234,11 +263,11 @@ def check_verifiers(rows: Iterable[_Row], verify: Verifying, source: object) -> 
         raise ConfigError(f"{source}: {lacking[0]}", "Correct that, or give other problems.")
 
 
-def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) -> list[_Row]:
-    """Return prompts with a learning signal; caches only up to the accuracy ``most``."""
-    kept = []
+def _teaching(rows: Iterable[_Row], config: RolloutOptions, left_out: Counter[str]) -> list[_Row]:
+    """Return prompts with a learning signal; caches only up to ``max_accuracy``."""
+    kept, most = [], config.max_accuracy
     for row in rows:
-        if row["success"] in (0, 1):
+        if config.is_rewarded and row["success"] in (0, 1):
             left_out[ALWAYS if row["success"] else NEVER] += 1
         elif most is not None and row["right"] > most * row["width"] + _ROUNDING:
             left_out[OVER] += 1
@@ -247,10 +276,19 @@ def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) 
     return kept
 
 
-def _nothing_left(config: GrpoConfig, model: str, left_out: Counter[str]) -> ConfigError:
+def _nothing_left(config: RolloutOptions, model: str, left_out: Counter[str]) -> ConfigError:
     """Return the error for the case that no prompt has a learning signal."""
     listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
     path = str(config.dataset_name)
+    if not config.is_rewarded:
+        what = "cache" if config.mode == DELIBERATOR else "problem"
+        return ConfigError(
+            f"{path} has no {what} to train a {config.mode} on{f' ({listed})' if listed else ''}",
+            "Build the sets from runs with deliberations, or give a larger max_accuracy or "
+            "--unmeasured ask."
+            if config.mode == DELIBERATOR
+            else "Build the sets with problems in the training split, or give --run.",
+        )
     again = ["heavydistill", "refilter", path, "--checkpoint", model, "--out", f"{path}-refiltered"]
     return ConfigError(
         f"{path} has no prompt that is answered correctly in some samples but not in all"
@@ -265,7 +303,7 @@ def _nothing_left(config: GrpoConfig, model: str, left_out: Counter[str]) -> Con
 
 
 def with_room(
-    config: GrpoConfig,
+    config: RolloutOptions,
     base: BaseCheckpoint,
     rows: list[_Row],
     response: int,

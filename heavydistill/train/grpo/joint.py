@@ -29,7 +29,8 @@ import torch
 from trl import GRPOConfig
 
 from heavydistill.train.grpo.episodes import Episodes, PolicyCompletion, Rollout, figures
-from heavydistill.train.grpo.trainer import Batch, RlTrainer, dealt
+from heavydistill.train.grpo.trainer import RlTrainer
+from heavydistill.train.rollouts.trainer import Batch, dealt
 from heavydistill.verifiers.pool import VerdictPool
 
 _T = TypeVar("_T")

@@ -22,9 +22,9 @@ from heavydistill.store.sets.folder import Manifest
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder
-from heavydistill.train.grpo.config import GrpoConfig
 from heavydistill.train.grpo.episodes import Episodes
-from heavydistill.train.grpo.options import DELIBERATOR, JOINT
+from heavydistill.train.grpo.options import GrpoOptions
+from heavydistill.train.rollouts.options import DELIBERATOR, JOINT, RolloutOptions
 
 _OF_SETS = ("domain", "language", "prompts", "think", "cache", "deliberate")
 
@@ -44,7 +44,7 @@ class RolloutSettings:
 
 
 def resolve(
-    arguments: TrainArguments[GrpoConfig], base: BaseCheckpoint, sets: SetsFolder | None
+    arguments: TrainArguments[RolloutOptions], base: BaseCheckpoint, sets: SetsFolder | None
 ) -> RolloutSettings:
     """Resolve the settings of the rollouts.
 
@@ -57,14 +57,14 @@ def resolve(
         return RolloutSettings(None, None, config.verifying, tokens)
     run = run_of(arguments, sets.manifest if sets else None)
     episodes = None
-    if config.mode == JOINT:
+    if isinstance(config, GrpoOptions) and config.mode == JOINT:
         reader, context = ReaderTokenizer(base.path), context_of(config, base)
         episodes = Episodes(run, base.chat, reader, context, config.deliberations, tokens)
         tokens = episodes.most_tokens["thinker"]
     return RolloutSettings(run, episodes, config.verifying if sets else run.verify, tokens)
 
 
-def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
+def run_of(arguments: TrainArguments[RolloutOptions], manifest: Manifest | None) -> RunConfig:
     """Return the configuration that defines the prompts: the given run, or the one behind the sets.
 
     Raises:
@@ -81,7 +81,7 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
         run = run.model_copy(update={"prompts": config.own_prompts.over(run.prompts)})
     run.load_plugins()
     _refuse_unused(run, config)
-    if config.mode == JOINT:
+    if isinstance(config, GrpoOptions) and config.mode == JOINT:
         config.check_episodes(run.think.k)
     if run.domain is None:
         profile = profile_file(str(arguments.model.model_name_or_path))
@@ -120,7 +120,7 @@ def wording_of(manifest: Manifest | None) -> RunConfig | None:
     return None
 
 
-def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
+def _refuse_unused(run: RunConfig, config: RolloutOptions) -> None:
     """Raise an error if the run sets keys that have no effect in a training."""
     if run.pools:
         raise ConfigError(
@@ -151,7 +151,7 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
             )
 
 
-def context_of(config: GrpoConfig, base: BaseCheckpoint) -> int:
+def context_of(config: RolloutOptions, base: BaseCheckpoint) -> int:
     """Return the maximum number of tokens of a prompt and a response together."""
     server = config.vllm_max_model_length if config.use_vllm else None
     return min(base.context, server or base.context)

@@ -128,7 +128,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
         ({"top_entropy_quantile": 3.0}, "top_entropy_quantile: 3.0 is not between 0 and 1"),
         (
             {"use_peft": True, "lora_dropout": 0.1},
-            "lora_dropout: 0.1 adds noise to the importance ratios",
+            "lora_dropout: with 0.1 the trained model would be another one",
         ),
         ({"use_peft": True, "lora_target_modules": ["q_proj", "lm_head"]}, "Leave lm_head out."),
         ({"format_share": 0.2}, "format_share: 0.2 is not between 0 and 0.05"),

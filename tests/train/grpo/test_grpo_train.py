@@ -19,10 +19,10 @@ from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import Alarm, Launch, read_record, write_record
 from heavydistill.train.callbacks import WatchGuards
 from heavydistill.train.checkpoints import mark_whole
-from heavydistill.train.grpo import train as stage
 from heavydistill.train.grpo.train import new_trainer, prepare, train
 from heavydistill.train.guards import GuardOptions
 from heavydistill.train.loop import trainer_options
+from heavydistill.train.rollouts import plan as stage
 from heavydistill.verifiers.pool import VerdictPool
 
 # Setting up what several tests look at counts for the first of them.
@@ -257,7 +257,7 @@ def test_the_record_of_a_training_ends_where_the_model_does(loads, best, last):
         args=SimpleNamespace(load_best_model_at_end=loads),
         callback_handler=SimpleNamespace(callbacks=[watching]),
     )
-    result = stage._measured(trainer, 0)
+    result = stage.measured_of(trainer, 0)
     assert result["rollouts"]["reward"].last == last
     assert (result["tokens"], result["alarms"]) == (60, watching.alarms)
 

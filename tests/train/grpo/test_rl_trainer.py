@@ -12,7 +12,8 @@ from rollouts import END, tokenizer
 from students import PAD
 from trl import GRPOTrainer
 
-from heavydistill.train.grpo.trainer import RlTrainer, dealt
+from heavydistill.train.grpo.trainer import RlTrainer
+from heavydistill.train.rollouts.trainer import dealt
 
 PROMPT, COMPLETION = 40, 32
 # Of the longest rows the prompt is shorter than PROMPT, as in one micro-batch of several.

@@ -22,9 +22,12 @@ from trl import ModelConfig, TrlParser
 
 from heavydistill.train.arguments import REFUSED, known_arguments, recorded
 from heavydistill.train.datasets import SetSource
-from heavydistill.train.grpo.config import GrpoConfig, GrpoModelConfig
+from heavydistill.train.distill.options import DistillOptions
+from heavydistill.train.distill.train import DistillConfig
+from heavydistill.train.grpo.config import GrpoConfig
 from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.launch import FLAGS as LAUNCHER
+from heavydistill.train.rollouts.config import RolloutModelConfig
 from heavydistill.train.sft.options import SftOptions
 from heavydistill.train.sft.train import SftConfig, parse
 
@@ -294,10 +297,11 @@ def value_of(read: Callable[[str], Any], text: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("options", "config"), [(SftOptions, SftConfig), (GrpoOptions, GrpoConfig)]
+    ("options", "config"),
+    [(SftOptions, SftConfig), (GrpoOptions, GrpoConfig), (DistillOptions, DistillConfig)],
 )
 def test_fields_read_from_source_are_those_of_the_dataclasses(options, config):
-    model = GrpoModelConfig if config is GrpoConfig else ModelConfig
+    model = ModelConfig if config is SftConfig else RolloutModelConfig
     known, counted = known_arguments(options), 0
     for action in TrlParser((config, model), add_help=False)._actions:
         if action.option_strings[0].startswith("--no_"):

@@ -1,0 +1,1 @@
+"""What GRPO and distillation share: prompts, held-out figures, and how responses are sampled."""
