@@ -200,7 +200,7 @@ def resolved(**keys: Any) -> ResolvedRun:
         "cache.budget_tokens": 100,
     }
     dotted = {key.replace("__", "."): value for key, value in keys.items()}
-    return resolve(load_config(None, served | dotted))
+    return resolve(load_config(None, served | dotted), starts=False)
 
 
 def configured(**keys: Any) -> RunConfig:
