@@ -58,7 +58,9 @@ def _rows(script: str) -> Rows:
     texts["config"] = texts["config"].format(", ".join(files))
     texts["accelerate"] = texts["accelerate"].format(", ".join(shipped("configs/accelerate")))
     known = {name: Argument(name, "str") for name in _FILES} | ours | launcher | theirs
-    used = [name for name in _USED if name in known]
+    # Nearly all distillations have sets; a list of more than ten flags is not read.
+    rare = {"run"} if script == "distill" else set()
+    used = [name for name in _USED if name in known and name not in rare]
     groups = {
         "Options": used,
         "Data, reward and guards": [name for name in ours if name not in used],
