@@ -21,11 +21,13 @@ seed.
 it on in the same way.
 
 Not covered: LaTeX commands (``\pi``); numbers in words of other languages; programs without
-numbers; steps in words, whose results are numbers like others.
+numbers; steps in words, whose results are numbers like others; a number that is no result and first
+appears after a result of the same value, for which it is taken (``2*4=8 3*8=24``, 8 legs each).
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import string
@@ -153,7 +155,10 @@ class _Carrier:
 
     def __init__(self, given: set[Decimal]) -> None:
         self._given = given
-        self._carried: dict[Decimal, Decimal] = {}  # new value by old value
+        # New value by old value: of results in this text, of those in the texts before, of others.
+        self._carried: dict[Decimal, Decimal] = {}
+        self._before: dict[Decimal, Decimal] = {}
+        self._alone: dict[Decimal, Decimal] = {}
         self._terms: list[tuple[str, Decimal, Decimal]] = []  # (sign, old, new) of the step so far
         self._text, self._end = "", 0
 
@@ -165,8 +170,11 @@ class _Carrier:
         """The text of a number after those before it."""
         like, old = found[0], _value(found[0])
         between = _BETWEEN.fullmatch(found.string, self._end, found.start())
-        if found.string != self._text or not between:
-            self._text, self._terms, between = found.string, [], None
+        if found.string != self._text or found.start() < self._end:
+            self._before |= self._carried
+            self._text, self._carried, between = found.string, {}, None
+        if not between:
+            self._terms = []
         self._end = found.end()
         sign = _SIGNS.get(between[1], between[1]) if between else ""
         if sign == "=" and len(self._terms) > 1:
@@ -174,17 +182,26 @@ class _Carrier:
             self._terms = [("", old, new)]
         else:
             is_next = bool(self._terms) and sign != "="
-            new = self._alone(old, like, is_next and abs(old) in self._given)
+            after = _BETWEEN.match(found.string, found.end())
+            new = self._other_than_result(old, like, is_next, bool(after and after[1] != "="))
             self._terms = [*(self._terms if is_next else []), (sign if is_next else "", old, new)]
         return _written(new, like)
 
-    def _alone(self, old: Decimal, like: str, is_given: bool) -> Decimal:
-        for value, factor in ((old, 1), (-old, -1)):
-            if value in self._carried and not is_given:
-                return factor * self._carried[value]
+    def _other_than_result(self, old: Decimal, like: str, is_next: bool, leads: bool) -> Decimal:
+        """The new value of a number that stands after a sign, leads a step, or stands alone."""
+        known = [self._carried, self._before, self._alone]
+        if is_next or leads:
+            known = [self._carried, self._alone, self._before]
+        if is_next and self._terms[0][1] in self._given:  # 7 * 4: more often a fact than a result
+            known = [self._alone, self._carried, self._before]
+        is_given = abs(old) in self._given
+        if not (is_given and (is_next or (leads and old not in self._carried))):
+            for values, (value, factor) in itertools.product(known, ((old, 1), (-old, -1))):
+                if value in values:
+                    return factor * values[value]
         new = self.other(old, like, None)
-        if new != old:
-            self._carried[old] = new
+        if not is_given:
+            self._alone[old] = new
         return new
 
     def _result(self, old: Decimal, like: str) -> Decimal:
@@ -261,7 +278,9 @@ class _Garbler(_Carrier):
     @property
     def is_telling(self) -> bool:
         """Whether a result came out as before, or as a right answer."""
-        return any(new == old or abs(new) in self._right for old, new in self._carried.items())
+        made = [*self._before.items(), *self._carried.items()]
+        made += [(old, new) for old, new in self._alone.items() if new != old]
+        return any(new == old or abs(new) in self._right for old, new in made)
 
     def other(self, old: Decimal, like: str, step: _Step | None) -> Decimal:
         """A drawn value of the same form, other than the true one; the same for a given number."""

@@ -14,6 +14,7 @@ from heavydistill.experiments.perturbation import (
     plant,
     without_boxes,
 )
+from heavydistill.text.steps import read_steps
 
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?")
 numbers = st.one_of(
@@ -114,6 +115,22 @@ def test_a_number_of_the_problem_stays_where_a_result_has_its_value():
         assert (second, third, last) == (first + 13, first + 18, first - 31)
         (planted,) = plant([text], seed, problem) or [""]
         assert " -49=" in planted and final_box(planted) in ("8", "28")
+
+
+LEGS = "15*0=0 11*0=0 6*4=24 1*4=4 2*8=16\n0 +0=0 +24=24 +4=28 +16=44"
+
+
+@pytest.mark.parametrize("seed", map(str, range(20)))
+def test_a_number_that_a_later_result_equals_is_the_same_in_both_texts(seed):
+    """Else the answer text, which a cache shows, had 15*75=1125 where the reasoning has 15*5=75."""
+    texts = [LEGS, f"{LEGS}\nAnswer: \\boxed{{44}}"]
+    problem = "15 jellyfish, 11 slugs, 6 dogs, 1 cat and 2 spiders"
+    reasoning, answer = garble(texts, seed, answer="44", right=["44"], problem=problem)
+    final = re.findall(r"=(\d+)", reasoning)[-1]
+    assert answer == f"{reasoning}\nAnswer: \\boxed{{{final}}}"
+    reasoning, answer = plant(texts, seed, problem) or ["", ""]
+    assert answer.startswith(f"{reasoning}\n")
+    assert [step.is_true for step in read_steps(answer)].count(False) == 1
 
 
 def test_numeric_options_are_no_numbers_of_the_problem():
