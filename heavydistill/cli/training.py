@@ -114,11 +114,10 @@ def grpo(context: typer.Context) -> None:
 def distill(context: typer.Context) -> None:
     """Train a student on its own responses, each token of which a larger teacher scores.
 
-    `heavydistill distill --config 1gpu/deliberator --model_name_or_path out/student
-    --dataset_name sets/glm`
+    `heavydistill distill --config 1gpu --model_name_or_path out/student --dataset_name sets/glm`
 
-    On-policy distillation by TRL, from a whole model that SFT made. The student deliberates on its
-    own caches, or answers problems, and learns the teacher's distribution at every token; the
+    On-policy distillation by TRL, from a whole model that SFT made. The student deliberates on the
+    caches of sets, or answers problems, and learns the teacher's distribution at every token; the
     teacher, on this machine, must have the student's tokenizer and chat template. All flags of
     TRL's DistillationConfig and ModelConfig work, except those that would sample from another
     distribution; each says why. After a crash the same command with `--resume_from_checkpoint true`

@@ -299,15 +299,16 @@ def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
     """Yield (role, name) of all that wrote or judged the training data of the trained roles.
 
     In GRPO these are the authors of the attempts in the caches, in a distillation also the
-    teacher. If the base model was trained here, the authors of its training data count too. They
-    replace the base model as an author in runs that certainly used this base; runs on pools of
-    another run or an import do not record this.
+    teacher. If the base model or the teacher was trained here, the authors of its training data
+    count too. Those of the base replace it as an author in runs that certainly used this base; runs
+    on pools of another run or an import do not record this.
     """
-    base = record.base
-    if base.training:
-        yield from _wrote(base.training)
-    if record.rl and record.rl.teacher:  # there a judge decides held-out responses alone
-        yield "teacher", record.rl.teacher.name
+    base, teacher = record.base, record.rl.teacher if record.rl else None
+    for model in (base, teacher):
+        if model and model.training:
+            yield from _wrote(model.training)
+    if teacher:  # there a judge decides held-out responses alone
+        yield "teacher", teacher.name
     elif record.rl and record.rl.judge:
         yield "judge", record.rl.judge.rpartition("@")[0]
     if record.rl and record.rl.mode != "deliberator":

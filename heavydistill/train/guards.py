@@ -177,9 +177,9 @@ def alarms(
     window, rise = guards.guard_window, guards.guard_rise
     logged = {
         name: smoothed(series(history, name), window)
-        for name in ("entropy", "completions/mean_length", "reward", "loss")
+        for name in ("entropy", "completions/mean_length", "reward")
     }
-    progress = [(step, -loss) for step, loss in logged["loss"]]
+    progress = [(step, -loss) for step, loss in smoothed(_losses(history), window)]
     cut = cut_off(history, _CUT_OFF if isinstance(guards, GuardOptions) else _CLIPPED)
     too_many = _above(smoothed(cut, window), guards.guard_cut_off_above)
     rules = {
@@ -219,13 +219,18 @@ def alarms(
 
 def loss_alarms(history: Sequence[Mapping[str, float]], warmup_steps: int) -> list[Alarm]:
     """Return an alarm for each value of the training loss after the warm-up that is too high."""
-    logged = series(history, "loss")
+    logged = _losses(history)
     later = [point for point in smoothed(logged, _LOSSES) if point[0] > warmup_steps]
     bound = _MOST_LOSS * logged[0][1] if logged else 0.0
     return [
         Alarm(guard="loss", step=step, value=value, bound=bound, action=WARN)
         for step, value, _ in _above(later, bound)
     ]
+
+
+def _losses(history: Sequence[Mapping[str, float]]) -> list[Point]:
+    """Return (step, training loss) without the 0 of distillation steps that learnt nothing."""
+    return [(step, loss) for step, loss in series(history, "loss") if loss]
 
 
 def _of_rewards(

@@ -10,6 +10,7 @@ import typer
 from messages import message
 
 from heavydistill.cli.verbs import _PLACES, app
+from heavydistill.config.shipped import shipped_file
 
 SHOWS_ALL = """
 import contextlib, io, json, sys
@@ -73,6 +74,12 @@ def test_help_lists_few_flags_and_help_all_every_flag(helps):
         assert len(shown - ALWAYS) <= 10, verb
         assert set(FLAG.findall(helps[verb, "--help-all"])) == flags
     assert "min_k" in helps["generate", "--help-all"]  # a key without a flag
+
+
+@pytest.mark.parametrize("verb", ["sft", "grpo", "distill"])
+def test_the_example_of_a_training_names_a_shipped_file(helps, verb):
+    named = re.search(r"--config (\S+)", " ".join(helps[verb, "--help"].split()))
+    assert named and f"{named[1]}.yaml" in str(shipped_file(verb, named[1]))
 
 
 @pytest.mark.parametrize(

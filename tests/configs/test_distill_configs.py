@@ -7,6 +7,7 @@ import pytest
 import train_sizes
 from shipped import ROOT, command_of, memory_of, values
 
+from heavydistill.errors import ConfigError
 from heavydistill.train.distill.train import parse
 from heavydistill.train.guards import ROLL_BACK, check_guards
 
@@ -41,10 +42,22 @@ def test_a_file_asks_for_what_its_name_says(file: Path):
     )
     responses = trl.prompts_of_generation * PROCESSES[file.stem]
     assert f"{responses} responses" in file.read_text(encoding="utf-8")
+    assert_trains_thinkers_as_it_says(file)
     assert trl.max_steps % trl.save_steps == 0 and trl.save_steps % trl.logging_steps == 0
     if trl.eval_strategy != "no":
         trl.guard_evaluation = trl.guard_reading = ROLL_BACK
         check_guards(trl)
+
+
+def assert_trains_thinkers_as_it_says(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    flags = ["--dataset_name", "sets", "--model_name_or_path", "micro-student", "--mode", "thinker"]
+    if "# Thinkers learn from the same file: --mode thinker" in text:
+        assert parse(["--config", str(file), *flags, *HERE]).config.mode == "thinker"
+        return
+    assert "# Thinkers learn from a copy without max_accuracy: --mode thinker" in text
+    with pytest.raises(ConfigError, match=r"max_accuracy is 0\.625, but the mode is thinker"):
+        parse(["--config", str(file), *flags, *HERE])
 
 
 @pytest.mark.parametrize("file", FILES[:2], ids=lambda file: file.stem)

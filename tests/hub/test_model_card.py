@@ -373,3 +373,8 @@ def test_a_distilled_model_names_its_teacher_whose_terms_count(tmp_path):
     assert "nothing: no response ended" in text and "verdicts on these" not in text
     authors = origin_of(record(sets=[], stage="distill", rl=asked)).authors
     assert [(one.name, one.roles) for one in authors] == [("gpt-5", ("teacher",))]
+    tuned = teacher.model_copy(update={"name": "tuned", "training": record()})
+    asked = asked.model_copy(update={"teacher": tuned})
+    authors = origin_of(record(sets=[], stage="distill", rl=asked)).authors
+    of_teacher = {one.name for one in origin_of(record()).authors}
+    assert of_teacher and {one.name for one in authors} == {"tuned", *of_teacher}

@@ -249,6 +249,7 @@ def test_a_loss_that_rises_after_the_warm_up_is_counted():
     assert [alarm.step for alarm in loss_alarms(logged(LOSSES), 100)] == [120, 140, 160]
     assert loss_alarms(logged([0.05, 0.2, 0.05, 0.05, 0.04]), 0) == [], "one value is none"
     assert loss_alarms(logged([0.05, 0.06, 0.07, 0.07]), 0) == loss_alarms([], 0) == []
+    assert loss_alarms(logged([0, 0.06, 0.05, 0.04]), 0) == [], "a step that learnt nothing is none"
 
 
 def test_a_loss_that_rises_is_said_once_and_counted_at_the_end(capsys):

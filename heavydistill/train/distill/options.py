@@ -75,9 +75,21 @@ class DistillOptions(RolloutOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.looks_at_held_out:
+            self._refuse_judging()
         trl: Any = self  # its fields have no types here
         self.objective = _OBJECTIVES.get(trl.beta, f"generalized JSD, beta {trl.beta:g}")
         """Name of the divergence of student and teacher."""
+
+    def _refuse_judging(self) -> None:
+        given = {"prompts.judge": self.own_prompts.judge}
+        given |= {name: getattr(self, name) for name in ("judge", "budget", "journal", "verify")}
+        if name := next((name for name, value in given.items() if value), None):
+            raise ConfigError(
+                f"{name} is given, but a distillation judges only held-out responses, and nothing "
+                "is evaluated",
+                "Give --eval_strategy steps, or leave it out.",
+            )
 
     @property
     def prompts_of_generation(self) -> int:

@@ -56,6 +56,14 @@ class DistillTrainer(SamplingTrainer, DistillationTrainer):
         self._metrics["train"][LEARNT].append(tokens or math.nan)
         return output
 
+    def compute_loss(self, *arguments: object, **options: object) -> torch.Tensor:
+        """Return TRL's loss, and log no entropy of a micro-batch without a learnt token."""
+        loss: torch.Tensor = super().compute_loss(*arguments, **options)
+        # TRL logs 0 there: the mean would fall as more responses are cut off, to the guard's alarm.
+        entropies = self._metrics["train" if self.model.training else "eval"]["entropy"]
+        entropies[-1] = entropies[-1] or math.nan
+        return loss
+
     def _compute_loss(
         self, unwrapped_student: torch.nn.Module, inputs: Batch, num_items_in_batch: object
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

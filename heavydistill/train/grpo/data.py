@@ -145,10 +145,11 @@ def read_prompts(
         _check_attempts(rows, sets, config)
         names += ("attempts",)
     if len(rows) < config.prompts_of_generation:
+        key = "steps_per_generation" if config.is_rewarded else "gradient_accumulation_steps"
         raise ConfigError(
             f"A generation has {config.prompts_of_generation:,} prompts, but there are only "
             f"{len(rows):,}",
-            "Give a smaller --steps_per_generation, or more prompts.",
+            f"Give a smaller --{key}, or more prompts.",
         )
     from datasets import Dataset
 

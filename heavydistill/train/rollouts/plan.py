@@ -132,7 +132,8 @@ def planned(
     prompts = read_prompts(config, base, sets, settings)
     teacher = find_teacher(base, prompts, launch) if find_teacher else None
     measured_on = _held_out(config, base, sets, settings, prompts)
-    judge = judge_of(config, settings.run)
+    is_judged = config.is_rewarded or measured_on
+    judge = judge_of(config, settings.run) if is_judged else None
     if not judge:
         roles = measured_on.roles.values() if measured_on else ()
         kinds = {row["verifier"] for rows in roles for row in rows}

@@ -74,7 +74,9 @@ _TEACHING = ("unmeasured", "never_right", "always_right")
         ({"max_completion_length": 2000}, "Give a smaller max_completion_length"),
         ({"guard_reading": "warn"}, "guard_reading is warn, but nothing is evaluated"),
         ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is 0.5, but the mode is thinker"),
-        ({"gradient_accumulation_steps": 999}, "A generation has 1,998 prompts, but there are"),
+        ({"gradient_accumulation_steps": 999}, "17. Give a smaller --gradient_accumulation_steps"),
+        ({"judge": "{model: some}"}, "judge is given, but a distillation judges only held-out"),
+        ({"budget": "3usd"}, "and nothing is evaluated. Give --eval_strategy steps, or leave it"),
         ({"guard_undecided": "off"}, message("no_flag", flag="--guard_undecided")),
     ],
 )

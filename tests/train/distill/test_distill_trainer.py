@@ -168,6 +168,16 @@ def test_rows_in_several_micro_batches_have_the_loss_of_one(made):
     assert parts == pytest.approx(whole, abs=1e-5)
 
 
+def test_the_logged_entropy_is_that_of_micro_batches_with_learnt_tokens(made):
+    made._metrics["train"]["entropy"].clear()
+    inputs = micro_batch()
+    for row in range(len(LENGTHS)):
+        one = {name: each[row : row + 1] if each.dim() else each for name, each in inputs.items()}
+        made.compute_loss(made.model, one)
+    logged = made._metrics["train"].pop("entropy")  # those that are not numbers are left out
+    assert [math.isnan(value) for value in logged] == [row == CUT_OFF for row in range(4)]
+
+
 def test_no_column_is_read_that_is_padding_or_learnt_by_no_row(made):
     seen = rollouts.widths(made.model)
     made.compute_loss(made.model, micro_batch())
