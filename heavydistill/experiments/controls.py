@@ -20,7 +20,8 @@ the same kind, that is verifier, family of a procedural problem, and number of o
 It comes from the problems nearby in the run, of another stratum if there is none of the same, and
 without the right answer if possible. A transplant takes wrong attempts from the pool, those that no
 cache shows before the others, and repeats them if they are too few. A wrong step is planted where
-every attempt of the pool is usable and one is right; the N attempts are copies. Transplanted
+every attempt of the pool is usable, one is right and there is one round; the N attempts are copies,
+of one whose steps are all true if there is one. Transplanted
 attempts, those of ``answers`` and right ones beside planted ones keep their verdicts; the others
 have none and are judged.
 
@@ -46,6 +47,7 @@ from heavydistill.experiments.perturbation import (
 )
 from heavydistill.heavy.voting import stratum
 from heavydistill.schema import Problem, Trace, Trajectory, Verdict, content_id
+from heavydistill.text.steps import read_steps
 
 _NEARBY = 256  # number of traces that are in memory at once, at most twice
 _LONGEST_REFERENCE = 100  # characters; longer references are worked solutions or tests
@@ -158,12 +160,12 @@ def _cut(
 
 def _planted(trace: Trace, nearby: Sequence[Trace], shared: int) -> Pool | None:
     """Right attempts, ``shared`` of those that are shown with one wrong step; None if no right
-    attempt has steps, or so many are not shown."""
+    attempt has steps, or so many are not shown, or caches of several rounds show them."""
     rng, right = random.Random(_seed(trace)), [one for one in trace.pool if one.is_correct]
     ids = _shown(trace) & {one.id for one in trace.pool}
-    if not trace.caches or shared > len(ids) or len(_usable(trace)) < len(trace.pool):
+    if len(trace.caches) != 1 or shared > len(ids) or len(_usable(trace)) < len(trace.pool):
         return None
-    for one in rng.sample(right, len(right)):
+    for one in sorted(rng.sample(right, len(right)), key=_has_false_step):
         if texts := plant([one.reasoning, one.answer_text], _seed(trace), trace.problem.text):
             wrong = _with_texts(one, *texts)
             break
@@ -177,6 +179,10 @@ def _planted(trace: Trace, nearby: Sequence[Trace], shared: int) -> Pool | None:
             new = next(given)
             pool[place] = _instead(old, new, new.verdict)
     return pool
+
+
+def _has_false_step(one: Trajectory) -> bool:
+    return not all(step.is_true for step in read_steps(f"{one.reasoning}\n{one.answer_text}"))
 
 
 _REPLACED: dict[str, Callable[[Trace, Sequence[Trace]], Pool | None]] = {

@@ -64,7 +64,7 @@ _NO_OTHER: dict[str, tuple[str, str]] = {
     "planted": (
         "no pool without failed attempts has so many in a cache and a right one with steps such as "
         "3 + 4 = 7, on which its final box depends",
-        "Use problems that are calculated in steps",
+        "Use problems that are calculated in steps, and one round",
     ),
 }
 """Why a control has no pools at all, and the fix, by the first word of ``cache.attempts``."""

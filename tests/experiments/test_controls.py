@@ -264,6 +264,18 @@ def test_a_step_is_planted_only_where_all_attempts_are_usable_and_one_is_right()
     trace = trace_of("60", "60")
     assert not other("planted-1", dataclasses.replace(trace, pool=[*trace.pool, *unusable()]))
     assert not other("planted-1", dataclasses.replace(trace, caches=[]))
+    assert not other("planted-1", dataclasses.replace(trace, caches=trace.caches * 2))
+
+
+def test_a_step_is_planted_in_an_attempt_whose_steps_are_all_true_if_there_is_one():
+    trace = trace_of("60", "60")
+    cancelling = "57 + 3 = 50\n50 + 10 = 60\nThe answer is \\boxed{60}."
+    for place in (0, 1):
+        pool = list(trace.pool)
+        pool[place] = dataclasses.replace(pool[place], answer_text=cancelling)
+        (planted,) = other("planted-1", dataclasses.replace(trace, pool=pool)).values()
+        (wrong,) = [one for one in planted if one.verdict is None]
+        assert "57 + 3" not in wrong.answer_text
 
 
 K, SLIP = 8, 0.3

@@ -251,7 +251,7 @@ class OpenAIEngine:
         prompt = prompt_id(request.messages)
         if first := self._begun.get(prompt):
             with suppress(_DismissedError, TimeoutError):
-                await self._dismissable(asyncio.wait_for(first.wait(), _LEAD_S))
+                await self._dismissable(_begin_of(first))
             yield
             return
         begun = self._begun[prompt] = asyncio.Event()
@@ -482,6 +482,11 @@ class OpenAIEngine:
                 f"endpoint.timeout_s ({patience_s:g} s): {response.error}",
                 "Repeat the same command after the pause; all responses are kept.",
             )
+
+
+async def _begin_of(first: asyncio.Event) -> None:
+    async with asyncio.timeout(_LEAD_S):
+        await first.wait()
 
 
 def beyond_openai(sampling: Sampling) -> dict[str, object]:
