@@ -83,6 +83,16 @@ class StepFigures:
     plurality and a random attempt have (expected numbers), and all steps."""
     step_vote: float | None  # its expected accuracy; None if it is not defined
 
+    @property
+    def written(self) -> dict[str, float]:
+        """Share of true values that are written, of the rows that have steps."""
+        rows = zip(ROWS, range(0, len(self.counts), _COLUMNS), strict=True)
+        return {
+            row: self.counts[at] / steps
+            for row, at in rows
+            if (steps := self.counts[at + _COLUMNS - 1])
+        }
+
     @classmethod
     def of(cls, trace: Trace, round: int) -> StepFigures:
         """The figures of a round, from 1; deliberations that are not complete write no steps."""

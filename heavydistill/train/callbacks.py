@@ -60,6 +60,8 @@ _EVALUATED = (
     ("HM", "eval_hm", ".1%"),
     ("HM with garbled attempts", "eval_hm_garbled", ".1%"),
     ("V", "eval_v", ".1%"),
+    ("true steps where attempts agree", "eval_steps_agree", ".1%"),
+    ("true steps where they part", "eval_steps_part", ".1%"),
     ("pass@1", "eval_pass_at_1", ".1%"),
     ("cut off", "eval_cut_off", ".1%"),
     ("loss of thinker rows", "eval_thinker_loss", ".4f"),

@@ -11,6 +11,10 @@ it, and these are counted.
                        ``garbled`` (``experiments.controls``), for those that can be garbled
     eval_hm_minus_garbled
                        the difference on the latter: what the values in the attempts are worth
+    eval_steps_agree, eval_steps_part
+                       share of true values that deliberations write at steps where the attempts
+                       agree on a true value, and where they part (``metrics.steps``), if there are
+                       such steps
     eval_pass_at_1     share of a thinker's attempts at held-out problems that are correct
     eval_pass_at_d     share of these problems with at least one correct attempt
     eval_undecided     share of all responses that are undecided; they count as not correct
@@ -34,7 +38,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,9 +53,11 @@ from heavydistill.heavy.cache import recut
 from heavydistill.heavy.prompts import of_version
 from heavydistill.heavy.pruning import Reader
 from heavydistill.heavy.voting import vote_value
+from heavydistill.metrics.steps import StepFigures, step_counts
 from heavydistill.schema import Cache, Problem, Trace, Trajectory, content_id, from_row
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, TrajectoryRow
+from heavydistill.text.steps import read_steps
 from heavydistill.train.grpo.episodes import problem_row
 from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.trainer import RolesMixin
@@ -63,6 +69,7 @@ else:
 
 DELIBERATOR, THINKER, GARBLED = "deliberator", "thinker", "garbled"
 _MOST_GARBLED = 128
+_STEPS = {"unanimous_true": "steps_agree", "parting": "steps_part"}
 # Values of ``rl_label`` with which a cache is used for evaluation; other caches are skipped.
 FIT = {
     *(USED, "always_right", "never_right", "unmeasured"),
@@ -79,7 +86,8 @@ class HeldOut:
 
     roles: dict[str, list[Row]]
     """Rows of each role, as made by ``problem_row``; rows of the deliberator also have ``cache``
-    (the id) and ``vote`` (value of the vote of the attempts). Rows of ``garbled`` are for the
+    (the id), ``vote`` (value of the vote of the attempts) and ``shown`` (the answer texts of the
+    attempts that the cache shows whole). Rows of ``garbled`` are for the
     deliberator too, with the id of the cache that was garbled."""
     drawn: int
     """Number of caches that were made by the build instead of a run."""
@@ -153,6 +161,11 @@ def held_out(
                 **problem_row(problems[cache.problem], cache.prompt),
                 "cache": cache.id,
                 "vote": vote_value([attempts[item.generation] for item in cache.items]),
+                "shown": [
+                    attempts[item.generation].answer_text
+                    for item in cache.items
+                    if item.tokens_after == item.tokens_before
+                ],
             }
             for cache in kept
         ],
@@ -211,8 +224,14 @@ def _garbled(
 
 Judge = Callable[[Sequence[Mapping[str, object]], Sequence[Sequence[int]]], Sequence[Reward]]
 """Function that judges one response per row (``VerdictReward.judge``)."""
-HeldOutResponse = tuple[int, Reward]
-"""(index of a held-out row, reward of a response to it)."""
+
+
+class HeldOutResponse(NamedTuple):
+    """A judged response to a held-out row."""
+
+    row: int  # index of the row
+    reward: Reward
+    steps: Sequence[float] = ()  # of a deliberation, its ``metrics.steps.step_counts``
 
 
 def figures(
@@ -228,19 +247,19 @@ def figures(
         right = _share_right(of_role)
         if role == DELIBERATOR:
             v = fmean(row["vote"] for row in rows[role])
-            metrics |= {"hm": right, "v": v, "hm_minus_v": right - v}
+            metrics |= {"hm": right, "v": v, "hm_minus_v": right - v, **_step_shares(of_role)}
         elif role == GARBLED:
             caches = {row["cache"] for row in rows[role]}
             same = [
                 each
                 for each in responses[DELIBERATOR]
-                if rows[DELIBERATOR][each[0]]["cache"] in caches
+                if rows[DELIBERATOR][each.row]["cache"] in caches
             ]
             metrics |= {"hm_garbled": right, "hm_minus_garbled": _share_right(same) - right}
         else:
-            solved = {row for row, reward in of_role if reward.is_right}
+            solved = {each.row for each in of_role if each.reward.is_right}
             metrics |= {"pass_at_1": right, "pass_at_d": len(solved) / len(rows[role])}
-    everything = [reward for role in responses if role != GARBLED for _, reward in responses[role]]
+    everything = [each.reward for role in responses if role != GARBLED for each in responses[role]]
     metrics["undecided"] = fmean(reward.is_right is None for reward in everything)
     for kind in ("unanswered", "cut_off"):
         metrics[kind] = fmean(reward.kind == kind for reward in everything)
@@ -248,7 +267,15 @@ def figures(
 
 
 def _share_right(responses: Sequence[HeldOutResponse]) -> float:
-    return fmean(bool(reward.is_right) for _, reward in responses)
+    return fmean(bool(each.reward.is_right) for each in responses)
+
+
+def _step_shares(responses: Sequence[HeldOutResponse]) -> dict[str, float]:
+    """The shares of true values that deliberations write, where attempts agree and where they
+    part."""
+    sums = [sum(column) for column in zip(*(each.steps for each in responses), strict=True)]
+    table = StepFigures(tuple(sums), None).written if sums else {}
+    return {name: table[row] for row, name in _STEPS.items() if row in table}
 
 
 class HeldOutEvaluation(RolesMixin, _TrlTrainer):
@@ -319,11 +346,18 @@ class HeldOutEvaluation(RolesMixin, _TrlTrainer):
                 # GRPO's trainer also returns log-probabilities, that of distillation the ids alone.
                 written += made[0] if isinstance(made, tuple) else made
         judged = self._judge([rows[row] for row in mine], written)
-        own = list(zip(mine, judged, strict=True))
+        own = [
+            HeldOutResponse(row, reward, self._steps(rows[row], ids) if role == DELIBERATOR else ())
+            for row, reward, ids in zip(mine, judged, written, strict=True)
+        ]
         if missing and state.process_index >= state.num_processes - missing:
             own = own[:-1]
         gathered: list[HeldOutResponse] = gather_object(own)
         return gathered
+
+    def _steps(self, row: Row, ids: list[int]) -> list[float]:
+        text = self.processing_class.decode(ids, skip_special_tokens=True)
+        return step_counts([read_steps(each) for each in row["shown"]], read_steps(text))
 
     @contextlib.contextmanager
     def _same_draw(self) -> Iterator[None]:

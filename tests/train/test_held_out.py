@@ -7,16 +7,24 @@ import pytest
 from runs import rows
 from set_folders import rewrite, write_sets
 from students import MICRO
-from tiny_grpo import RIGHT, WRONG, Scripted, rewarding, trainer
+from tiny_grpo import RIGHT, SHOWN, WRONG, Scripted, rewarding, trainer
 from tiny_grpo import held_out as held_out_sets
 from tiny_grpo import rows as problem_rows
 
 from heavydistill.heavy.voting import vote_value
+from heavydistill.metrics.steps import step_counts
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Problem, Turn, from_row, turns_as_json
 from heavydistill.store.sets.set_rows import TrajectoryRow
+from heavydistill.text.steps import read_steps
 from heavydistill.train.grpo.reward import CUT_OFF, Reward
-from heavydistill.train.held_out import FIT, figures, held_out
+from heavydistill.train.held_out import FIT, HeldOutResponse, figures, held_out
+
+STEPS = [1.0, 1.0, 1.0, 1.0, *[0.0] * 4, 1.0, 1.0, 1.0, 2.0]
+
+
+def responses(*judged: tuple[int, Reward]) -> list[HeldOutResponse]:
+    return [HeldOutResponse(row, reward) for row, reward in judged]
 
 
 def asked(problem: Problem) -> str:
@@ -36,6 +44,8 @@ def test_the_caches_are_those_of_the_runs_one_a_problem_whatever_their_success(s
         assert row["prompt"] == [{"role": "user", "content": cache["prompt"]}]
         assert row["vote"] == vote_value([attempts[item["generation"]] for item in cache["items"]])
         assert row["reference"] == problems[row["problem"]]["reference"]
+        whole = [each for each in cache["items"] if each["tokens_after"] == each["tokens_before"]]
+        assert row["shown"] == [attempts[each["generation"]].answer_text for each in whole]
     labels = {caches[row["cache"]]["rl_label"] for row in found.roles["deliberator"]}
     assert labels - {""}  # more than the prompts of RL
     assert {row["prompt"][0]["content"] for row in found.roles["thinker"]} == {
@@ -97,8 +107,8 @@ def test_a_garbled_cache_has_the_attempts_of_its_cache_with_other_values(sets):
 def test_what_the_values_are_worth_is_measured_on_the_caches_that_can_be_garbled():
     caches = [*problem_rows(2, cache="c1", vote=1.0), *problem_rows(1, cache="c2", vote=0.0)]
     garbled = problem_rows(1, cache="c2")
-    judged = {"deliberator": [(0, RIGHT), (1, RIGHT), (2, RIGHT), (2, WRONG)]}
-    judged["garbled"] = [(0, WRONG), (0, CUT_OFF)]
+    judged = {"deliberator": responses((0, RIGHT), (1, RIGHT), (2, RIGHT), (2, WRONG))}
+    judged["garbled"] = responses((0, WRONG), (0, CUT_OFF))
     found = figures({"deliberator": caches, "garbled": garbled}, judged)
     assert (found["hm"], found["hm_garbled"], found["hm_minus_garbled"]) == (0.75, 0.0, 0.5)
     assert found["cut_off"] == 0  # of the caches as they are
@@ -147,8 +157,8 @@ def test_the_figures_count_what_is_undecided_as_wrong():
     caches = problem_rows(2, cache="c", vote=0.5)
     caches[0]["vote"] = 1.0
     unanswered = Reward(0.0, "unanswered", "missing")
-    deliberations = [(0, RIGHT), (0, CUT_OFF), (1, WRONG)]
-    attempts = [(0, RIGHT), (0, unanswered), (1, CUT_OFF)]
+    deliberations = responses((0, RIGHT), (0, CUT_OFF), (1, WRONG))
+    attempts = responses((0, RIGHT), (0, unanswered), (1, CUT_OFF))
     found = figures(
         {"deliberator": caches, "thinker": problem_rows(2)},
         {"deliberator": deliberations, "thinker": attempts},
@@ -167,8 +177,43 @@ def test_the_figures_count_what_is_undecided_as_wrong():
     )
 
 
+def test_the_steps_that_deliberations_write_are_compared_with_those_of_the_attempts():
+    read = [read_steps(text) for text in SHOWN]
+    said = ["1 + 1 = 2, 2 + 3 = 5", "1 + 1 = 2, 2 + 3 = 6", "1 + 1 = 3", "nothing"]
+    judged = [HeldOutResponse(0, WRONG, step_counts(read, read_steps(each))) for each in said]
+    caches = {"deliberator": problem_rows(1, cache="c", vote=0.0)}
+    found = figures(caches, {"deliberator": judged})
+    assert (found["steps_agree"], found["steps_part"]) == (pytest.approx(2 / 3), 0.5)
+    only = figures(caches, {"deliberator": judged[2:]})
+    assert only["steps_agree"] == 0 and "steps_part" not in only
+
+
+def test_a_trainer_reads_the_steps_of_what_it_sampled(tmp_path):
+    made = trainer(tmp_path, rewarding(), judge=Scripted(0.5))
+    ids = made.processing_class.encode("So 1 + 1 = 2 and 2 + 3 = 6.")
+    counts = made._steps({"shown": SHOWN}, ids)
+    assert counts == step_counts([*map(read_steps, SHOWN)], read_steps("1 + 1 = 2, 2 + 3 = 6"))
+    assert sum(counts) > 0
+
+
+def test_an_evaluation_counts_the_steps_of_deliberations_alone(tmp_path, monkeypatch):
+    made = trainer(
+        tmp_path,
+        rewarding(),
+        judge=Scripted(0.5),
+        eval_dataset=held_out_sets(2),
+        num_generations_eval=2,
+        per_device_eval_batch_size=8,
+    )
+    counted = []
+    monkeypatch.setattr(made, "_steps", lambda row, ids: counted.append(row) or STEPS)
+    logged = made.evaluate()
+    assert (logged["eval_steps_agree"], logged["eval_steps_part"]) == (1.0, 0.5)
+    assert len(counted) == 4 and all(row["shown"] == SHOWN for row in counted)
+
+
 def test_what_is_not_held_out_has_no_figure():
-    found = figures({"thinker": problem_rows(1)}, {"thinker": [(0, RIGHT)]})
+    found = figures({"thinker": problem_rows(1)}, {"thinker": responses((0, RIGHT))})
     assert found.keys() == {"pass_at_1", "pass_at_d", "undecided", "unanswered", "cut_off"}
 
 

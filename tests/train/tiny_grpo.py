@@ -26,12 +26,16 @@ def rows(number: int, **more: Any) -> list[dict[str, Any]]:
     ]
 
 
+SHOWN = ["1 + 1 = 2, 2 + 3 = 5", "1 + 1 = 2, 2 + 3 = 6"]
+"""Answer texts of the attempts in held-out caches: they agree on a step, and part at one."""
+
+
 def held_out(number: int, vote: float = 0.5) -> dict[str, Any]:
     """Held-out rows of both roles."""
     from datasets import Dataset
 
     return {
-        "deliberator": Dataset.from_list(rows(number, cache="c", vote=vote)),
+        "deliberator": Dataset.from_list(rows(number, cache="c", vote=vote, shown=SHOWN)),
         "thinker": Dataset.from_list(rows(number)),
     }
 

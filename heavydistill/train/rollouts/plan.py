@@ -69,6 +69,8 @@ _RECORDED = (
     "eval_hm",
     "eval_hm_garbled",
     "eval_v",
+    "eval_steps_agree",
+    "eval_steps_part",
     "eval_pass_at_1",
     "claims/score",
     *JUDGE_METRICS,
