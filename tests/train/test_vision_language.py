@@ -151,8 +151,8 @@ def test_it_is_evaluated_in_this_process(made, tmp_path):
     assert done.returncode in (0, 1), done.stderr
     attempts = [
         attempt
-        for folder in out.rglob("traces")
-        for trace in read_traces(folder.parent)
+        for run in ("before", "after")
+        for trace in read_traces(out / run)
         for attempt in trace.pool
     ]
     assert {attempt.model for attempt in attempts} == {"adapter", "base"}
