@@ -1,4 +1,4 @@
-"""Evaluation during a GRPO training, on prompts of problems that are never trained on.
+"""Evaluation during GRPO and distillation, on prompts of problems that are never trained on.
 
 Each problem of the validation split has exactly one cache, whatever its success rate, so that HM -
 V is an average over problems. The cache comes from a run if there is one; otherwise the build made

@@ -71,7 +71,7 @@ def totals(chain: str) -> list[int]:
     return [int(total) for total in re.findall(r"=(-?\d+)", chain)]
 
 
-@pytest.mark.parametrize("seed", map(str, range(40)))
+@pytest.mark.parametrize("seed", [*map(str, range(40))])
 def test_a_wrong_result_is_carried_on_and_numbers_of_the_problem_stay(seed):
     texts = [CHAIN, f"{CHAIN}\nAnswer: \\boxed{{152}}"]
     reasoning, answer = garble(texts, seed, right=["162"], problem="What is 57 + 87 - 22 + 40?")
@@ -120,7 +120,7 @@ def test_a_number_of_the_problem_stays_where_a_result_has_its_value():
 LEGS = "15*0=0 11*0=0 6*4=24 1*4=4 2*8=16\n0 +0=0 +24=24 +4=28 +16=44"
 
 
-@pytest.mark.parametrize("seed", map(str, range(20)))
+@pytest.mark.parametrize("seed", [*map(str, range(20))])
 def test_a_number_that_a_later_result_equals_is_the_same_in_both_texts(seed):
     """Else the answer text, which a cache shows, had 15*75=1125 where the reasoning has 15*5=75."""
     texts = [LEGS, f"{LEGS}\nAnswer: \\boxed{{44}}"]
@@ -139,7 +139,7 @@ def test_numeric_options_are_no_numbers_of_the_problem():
     assert re.fullmatch(r"6 \* 7 = (?!4[12])\d\d, so \\boxed\{B\}", garbled)
 
 
-@pytest.mark.parametrize("seed", map(str, range(40)))
+@pytest.mark.parametrize("seed", [*map(str, range(40))])
 def test_a_planted_step_is_off_by_ten_units_and_carried_on(seed):
     texts = [CHAIN, f"{CHAIN}\nAnswer: \\boxed{{152}}"]
     reasoning, answer = plant(texts, seed) or ["", ""]
