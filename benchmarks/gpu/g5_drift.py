@@ -21,7 +21,7 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora.layer import LoraLayer
 from shared import config_of, measuring, new_model, report, row
 
-from heavydistill.train.grpo.vllm import merged_weights
+from heavydistill.train.rollouts.vllm import merged_weights
 
 SYNCS = 60
 WHAT = f"base after {SYNCS} syncs of an adapter, bfloat16"

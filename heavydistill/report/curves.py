@@ -1,4 +1,4 @@
-"""Plots a GRPO training from its log history, as ``curves.png`` and ``curves.svg``.
+"""Plots a training on prompts from its log history, as ``curves.png`` and ``curves.svg``.
 
 Logged steps are a thin line; their running median, which the guards compare, is a thick line;
 evaluations have markers. A guard that fired is a vertical line with its name, in the panel of its

@@ -136,7 +136,7 @@ class GuardOptions(PolicyGuardOptions):
 
 
 def check_guards(config: Any) -> None:
-    """Check that the actions set in a ``GrpoConfig`` are possible.
+    """Check that the actions set in the arguments of a training on prompts are possible.
 
     Raises:
         ConfigError: A guard needs evaluations, and there are none; or there is no best checkpoint

@@ -58,8 +58,8 @@ from heavydistill.schema import Cache, Problem, Trace, Trajectory, content_id, f
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, TrajectoryRow
 from heavydistill.text.steps import read_steps
-from heavydistill.train.grpo.episodes import problem_row
-from heavydistill.train.grpo.reward import Reward
+from heavydistill.train.rollouts.problem_rows import problem_row
+from heavydistill.train.rollouts.reward import Reward
 from heavydistill.train.trainer import RolesMixin
 
 if TYPE_CHECKING:

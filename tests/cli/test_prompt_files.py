@@ -16,8 +16,8 @@ from heavydistill.heavy.prompts import of_version
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.store.sets.folder import read_manifest
 from heavydistill.store.traces import read_traces
-from heavydistill.train.grpo.resolve import wording_of
 from heavydistill.train.held_out import held_out
+from heavydistill.train.rollouts.resolve import wording_of
 
 PROBLEMS = 12
 K, D = 4, 2

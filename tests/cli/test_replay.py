@@ -11,7 +11,7 @@ import yaml
 from plug_ins import forgotten
 
 from heavydistill.config.run import load_config
-from heavydistill.train.grpo.resolve import run_of
+from heavydistill.train.rollouts.resolve import run_of
 
 FIXED = Path(__file__).parents[1] / "fixed_points"
 RUN, SETS = Path("runs/served"), Path("sets")

@@ -268,3 +268,31 @@ def await_file(path: Path, process: subprocess.Popen[str]) -> None:
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def run_module(*module: str) -> str:
+    """What a module that starts processes says in the end."""
+    done = subprocess.run(
+        [sys.executable, "-m", *module],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=800,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+        },
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+def in_two_processes(program: str, folder: Path, *more: str) -> str:
+    """What a program says in two processes; it is given the folder, and more words."""
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
+    flags = ["--config_file", str(launch), "--main_process_port", "0"]
+    words = [str(folder / "program.py"), str(folder), *more]
+    return run_module("accelerate.commands.launch", *flags, *words)

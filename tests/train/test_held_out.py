@@ -17,8 +17,8 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Problem, Turn, from_row, turns_as_json
 from heavydistill.store.sets.set_rows import TrajectoryRow
 from heavydistill.text.steps import read_steps
-from heavydistill.train.grpo.reward import CUT_OFF, Reward
 from heavydistill.train.held_out import FIT, HeldOutResponse, figures, held_out
+from heavydistill.train.rollouts.reward import CUT_OFF, Reward
 
 STEPS = [1.0, 1.0, 1.0, 1.0, *[0.0] * 4, 1.0, 1.0, 1.0, 2.0]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import rollouts
+import tiny_rollouts
 import trainings
 from tiny_grpo import ON_A_CPU, STUDENT
 
@@ -55,10 +55,10 @@ def trainer(
     options = {
         "model": STUDENT,
         "teacher_model": None,
-        "train_dataset": rollouts.problems(number),
+        "train_dataset": tiny_rollouts.problems(number),
         **(own or {}),
     }
     options["teacher_model"] = options["teacher_model"] or teacher()
     return DistillTrainer(
-        args=arguments(folder, **changes), processing_class=rollouts.tokenizer(), **options
+        args=arguments(folder, **changes), processing_class=tiny_rollouts.tokenizer(), **options
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heavydistill.train.grpo.reward import Reward
+from heavydistill.train.rollouts.reward import Reward
 
 RIGHT, WRONG = Reward(1.0, "correct", "equal"), Reward(0.0, "", "different")
 STUDENT = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")

@@ -24,7 +24,7 @@ from heavydistill.chat.template import Messages
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import Launch
 from heavydistill.train.base_model import BaseCheckpoint, load_checkpoint
-from heavydistill.train.grpo.data import Prompts
+from heavydistill.train.rollouts.data import Prompts
 from heavydistill.train.rollouts.options import RolloutOptions
 
 if TYPE_CHECKING:

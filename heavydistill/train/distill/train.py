@@ -18,9 +18,8 @@ from heavydistill.store.training_record import TrainingRecord
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.distill.options import DistillOptions
 from heavydistill.train.distill.teacher import find_teacher, load_teacher
-from heavydistill.train.grpo.judge import RolloutJudge
-from heavydistill.train.grpo.reward import VerdictReward
 from heavydistill.train.rollouts.config import read_rollout_arguments
+from heavydistill.train.rollouts.judge import RolloutJudge
 from heavydistill.train.rollouts.plan import (
     RolloutPlan,
     planned,
@@ -28,6 +27,7 @@ from heavydistill.train.rollouts.plan import (
     run_rollouts,
     summary_of,
 )
+from heavydistill.train.rollouts.reward import VerdictReward
 from heavydistill.verifiers.pool import VerdictPool
 
 if TYPE_CHECKING:

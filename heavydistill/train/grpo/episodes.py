@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.config.run import RunConfig
@@ -41,14 +41,11 @@ from heavydistill.schema import (
     LeftOutReason,
     Problem,
     Trajectory,
-    Turn,
-    turns_as_json,
 )
+from heavydistill.train.rollouts.problem_rows import problem_of
 from heavydistill.verifiers.pool import VerdictPool
 
 Failed = Literal["too_few_usable", "too_long"]
-PROBLEM_COLUMNS = ("problem", "text", "reference", "verifier", "verifier_args")
-"""Columns of a row with the fields of its problem; the first column is the problem's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,23 +239,6 @@ def _judge(playing: Sequence[Episode], verdicts: VerdictPool) -> None:
     ]
     for episode, ask, to_come in pending:
         episode.tell(ask, to_come.result().verdict)
-
-
-def problem_row(problem: Problem, prompt: str) -> dict[str, object]:
-    """Return a row with a problem and its prompt, for training or evaluation."""
-    values = (problem.id, problem.text, problem.reference, problem.verifier, problem.verifier_args)
-    columns = dict(zip(PROBLEM_COLUMNS, values, strict=True))
-    return {"prompt": conversation(prompt, problem.history), **columns}
-
-
-def problem_of(row: Mapping[str, Any]) -> Problem:
-    """Return the problem of a row that ``problem_row`` made, with the turns before its prompt."""
-    fields = {name: row[name] for name in PROBLEM_COLUMNS[1:]}
-    before = [Turn(role=turn["role"], text=turn["content"]) for turn in row["prompt"][:-1]]
-    history = turns_as_json(before) if before else ""
-    return Problem(
-        id=row["problem"], domain=row.get("domain") or "", history_json=history, **fields
-    )
 
 
 def figures(episodes: Sequence[Rollout]) -> dict[str, float]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from heavydistill.store.training_record import TrainingRecord
 from heavydistill.train.grpo.config import GrpoConfig
-from heavydistill.train.grpo.judge import RolloutJudge
-from heavydistill.train.grpo.reward import VerdictReward
+from heavydistill.train.rollouts.judge import RolloutJudge
 from heavydistill.train.rollouts.options import THINKER
 from heavydistill.train.rollouts.plan import (
     RolloutPlan,
@@ -21,6 +20,7 @@ from heavydistill.train.rollouts.plan import (
     run_rollouts,
     summary_of,
 )
+from heavydistill.train.rollouts.reward import VerdictReward
 from heavydistill.verifiers.pool import VerdictPool
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import torch
 from torch.nn.functional import pad
 from trl import GRPOTrainer
 
-from heavydistill.train.grpo import vllm
+from heavydistill.train.rollouts import vllm
 from heavydistill.train.rollouts.trainer import Batch, SamplingTrainer, dealt
 
 

@@ -27,17 +27,6 @@ from heavydistill.store.training_record import (
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
-from heavydistill.train.grpo.data import (
-    Prompts,
-    check_verifiers,
-    find_sets,
-    longest_response,
-    read_prompts,
-)
-from heavydistill.train.grpo.judge import RolloutJudge, judge_of, opened, rules_of
-from heavydistill.train.grpo.resolve import RolloutSettings, context_of, resolve, wording_of
-from heavydistill.train.grpo.reward import JUDGE_METRICS, METRICS, UNDECIDED
-from heavydistill.train.grpo.vllm import require_vllm
 from heavydistill.train.held_out import GARBLED, HeldOut, Judge, held_out
 from heavydistill.train.loop import (
     TrainingPlan,
@@ -48,7 +37,18 @@ from heavydistill.train.loop import (
     step_at_end,
     trainer_options,
 )
+from heavydistill.train.rollouts.data import (
+    Prompts,
+    check_verifiers,
+    find_sets,
+    longest_response,
+    read_prompts,
+)
+from heavydistill.train.rollouts.judge import RolloutJudge, judge_of, opened, rules_of
 from heavydistill.train.rollouts.options import DELIBERATOR, JOINT, THINKER, RolloutOptions
+from heavydistill.train.rollouts.resolve import RolloutSettings, context_of, resolve, wording_of
+from heavydistill.train.rollouts.reward import JUDGE_METRICS, METRICS, UNDECIDED
+from heavydistill.train.rollouts.vllm import require_vllm
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
 

@@ -35,8 +35,8 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.models.local.decoding import can_drop_rows, write
-from heavydistill.train.grpo import vllm
 from heavydistill.train.held_out import HeldOutEvaluation
+from heavydistill.train.rollouts import vllm
 
 Batch = dict[str, torch.Tensor]
 

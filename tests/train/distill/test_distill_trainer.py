@@ -5,8 +5,8 @@ import random
 from typing import Any
 
 import pytest
-import rollouts
 import tiny_distill
+import tiny_rollouts
 import torch
 import vllm_engine
 from peft import LoraConfig
@@ -17,7 +17,7 @@ from trl import DistillationTrainer
 
 from heavydistill.store.training_record import LEARNT
 from heavydistill.train.distill.trainer import DistillTrainer
-from heavydistill.train.grpo import vllm
+from heavydistill.train.rollouts import vllm
 from heavydistill.train.rollouts.trainer import SamplingTrainer
 
 PROMPT, COMPLETION = 24, 20
@@ -179,13 +179,13 @@ def test_the_logged_entropy_is_that_of_micro_batches_with_learnt_tokens(made):
 
 
 def test_no_column_is_read_that_is_padding_or_learnt_by_no_row(made):
-    seen = rollouts.widths(made.model)
+    seen = tiny_rollouts.widths(made.model)
     made.compute_loss(made.model, micro_batch())
     assert seen == [(len(LENGTHS), 13 + 18)]
 
 
 def test_output_layers_of_different_lengths_are_cut_for_the_loss_alone(tmp_path):
-    wide, words = tiny_distill.teacher(), len(rollouts.tokenizer())
+    wide, words = tiny_distill.teacher(), len(tiny_rollouts.tokenizer())
     wide.resize_token_embeddings(wide.config.vocab_size + 40, mean_resizing=False)
     wide.config.vocab_size -= 40  # as ``load_teacher`` leaves it
     own = {"teacher_model": wide, "cut_to": words}
@@ -203,7 +203,7 @@ def generated(made: Any) -> Any:
     written = [[200, 201, END], [300, 301, 302, 303], [400, END], [500, 501, 502]]
     made._generate = lambda _: (prompts, written, None, None, [])
     made.model.train()
-    return made._generate_and_score_completions(rollouts.problems(4).to_list())
+    return made._generate_and_score_completions(tiny_rollouts.problems(4).to_list())
 
 
 def test_responses_that_were_cut_off_are_left_out_of_the_loss(tmp_path):
@@ -237,7 +237,7 @@ def test_settings_of_the_models_own_bend_nothing_and_stay(tmp_path):
     made = tiny_distill.trainer(tmp_path, max_completion_length=4)
     own = made.model.generation_config
     own.min_p, own.no_repeat_ngram_size = 1.0, 3  # only the likeliest token
-    prompt = rollouts.tokenizer()("17 + 25 =")["input_ids"]
+    prompt = tiny_rollouts.tokenizer()("17 + 25 =")["input_ids"]
     written = made._generate_single_turn([prompt] * 32, None, {})
     assert len({tuple(ids) for ids in written}) >= 8
     assert made.model.generation_config is own

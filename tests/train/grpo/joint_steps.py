@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from brute_force import gradient, moved
-from rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
+from tiny_rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
 from transformers import TrainerCallback
 
 from heavydistill.train.grpo.joint import JointTrainer

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import rollouts
-from rollouts import END, STUDENT, tokenizer
+import tiny_rollouts
 from samples import cache_of
+from tiny_rollouts import END, STUDENT, tokenizer
 
 from heavydistill.chat.student import stops_of
 from heavydistill.chat.template import TAGS, Chat
@@ -23,9 +23,8 @@ from heavydistill.train.grpo.episodes import (
     PolicyCompletion,
     Rollout,
     figures,
-    problem_of,
-    problem_row,
 )
+from heavydistill.train.rollouts.problem_rows import problem_of, problem_row
 from heavydistill.verifiers.pool import VerdictPool
 
 K = 4
@@ -277,7 +276,7 @@ def test_the_student_plays_with_its_weights_of_the_moment(tmp_path, verdicts):
     }
     keys = {"num_generations": 2 * (K + 1), "per_device_train_batch_size": 2 * (K + 1)}
     keys |= {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "seed": 3}
-    made = rollouts.trainer(
+    made = tiny_rollouts.trainer(
         JointTrainer, tmp_path, [1.0, 0.0, 0.0, 1.0], own=own, log_completions=True, **keys
     )
     made.model.train()

@@ -1,22 +1,18 @@
 """GRPO in two processes: they agree, and the joint objective has the gradients of plain loops."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import brute_force
 import joint_steps
 import pytest
 import torch
-from rollouts import STUDENT
 from students import PAD
+from tiny_rollouts import STUDENT
+from trainings import in_two_processes, run_module
 
 from heavydistill.train.grpo.passk import advantages
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[3]
 
 # Of 5 caches and 5 problems, 3 answers each: 15 are an odd number for two processes. A judge calls
 # an answer right by its tokens, so that the accuracy can be counted again from what was judged.
@@ -26,7 +22,7 @@ from pathlib import Path
 import tiny_grpo
 from heavydistill.train.callbacks import CheckpointMarkerCallback
 from heavydistill.train.guards import GuardOptions
-from heavydistill.train.grpo.reward import Reward
+from heavydistill.train.rollouts.reward import Reward
 from heavydistill.train.callbacks import WatchGuards
 
 out, rank = Path(sys.argv[1]), int(os.environ["RANK"])
@@ -69,34 +65,6 @@ weights = float(sum(p.double().abs().sum() for p in made.model.parameters()))
 """
 
 
-def run(*module: str) -> str:
-    """What a module that starts processes says in the end."""
-    done = subprocess.run(
-        [sys.executable, "-m", *module],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=800,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-    )
-    assert done.returncode == 0, done.stdout[-4000:]
-    return done.stdout
-
-
-def in_two_processes(program: str, folder: Path, *more: str) -> str:
-    """What a program says in two processes; it is given the folder, and more words."""
-    (folder / "program.py").write_text(program, encoding="utf-8")
-    launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
-    flags = ["--config_file", str(launch), "--main_process_port", "0"]
-    words = [str(folder / "program.py"), str(folder), *more]
-    return run("accelerate.commands.launch", *flags, *words)
-
-
 def test_processes_agree_and_count_every_answer_once(tmp_path):
     said = in_two_processes(PROGRAM, tmp_path)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
@@ -135,7 +103,7 @@ def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(t
     from transformers import AutoModelForCausalLM
 
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(PROCESSES)]
-    run(*launch, joint_steps.__file__, str(tmp_path))
+    run_module(*launch, joint_steps.__file__, str(tmp_path))
     of_processes = [torch.load(tmp_path / f"{number}.pt") for number in range(PROCESSES)]
     of_each = brute_force.advantages(joint_steps.REWARDS, joint_steps.GROUP)
     old = AutoModelForCausalLM.from_pretrained(STUDENT, dtype=torch.float32)

@@ -8,13 +8,13 @@ from typing import Any
 
 import brute_force
 import pytest
-import rollouts
+import tiny_rollouts
 import torch
 from generations import trajectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollouts import END, Replayed, made_up, random_model
 from students import PAD
+from tiny_rollouts import END, Replayed, made_up, random_model
 
 from heavydistill.train.grpo.episodes import EpisodeRow, PolicyCompletion, Rollout
 from heavydistill.train.grpo.joint import JointTrainer, episode_advantages
@@ -44,7 +44,7 @@ def trainer(
     own = {"episodes": Replayed(k, played), "verdicts": VerdictPool()}
     rewards = [reward for reward in rewards for _ in range(size - k)]
     number = len(played) // GROUP
-    made = rollouts.trainer(JointTrainer, folder, rewards, number, own, **{**usual, **changes})
+    made = tiny_rollouts.trainer(JointTrainer, folder, rewards, number, own, **{**usual, **changes})
     made.current_gradient_accumulation_steps = 1
     made.model.train()
     return made
@@ -206,7 +206,7 @@ def test_nothing_is_learnt_of_an_episode_that_failed(tmp_path):
 def test_thinkers_and_deliberations_are_not_padded_to_each_other(tmp_path):
     k, played = 3, made_up(4, 3, truncated=0)
     made = trainer(tmp_path, played, [1.0, 0.0] * 2)
-    seen = rollouts.widths(made.model)
+    seen = tiny_rollouts.widths(made.model)
     batch = made._generate_and_score_completions(inputs(made))
     assert [shape[0] for shape in seen] == 2 * [2 * k, 2]  # two micro-batches of two episodes
     seen.clear()
@@ -312,7 +312,7 @@ def test_the_ratios_of_unchanged_weights_are_exactly_1(tmp_path, of_episodes, mi
     rows = EPISODES * (K + 1)
     kind = WatchedEpisodes if of_episodes else WatchedRows
     own = {"episodes": Replayed(K, uneven()), "verdicts": VerdictPool()}
-    trainer = rollouts.trainer(
+    trainer = tiny_rollouts.trainer(
         kind,
         tmp_path,
         [1.0, 0.0] * (EPISODES // 2 if of_episodes else rows // 2),

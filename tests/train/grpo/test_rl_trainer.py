@@ -6,10 +6,10 @@ from typing import Any
 
 import messages
 import pytest
-import rollouts
+import tiny_rollouts
 import torch
-from rollouts import END, tokenizer
 from students import PAD
+from tiny_rollouts import END, tokenizer
 from trl import GRPOTrainer
 
 from heavydistill.train.grpo.trainer import RlTrainer
@@ -38,7 +38,7 @@ def trainer(kind: type[RlTrainer], folder: Path, **changes: Any) -> Any:
         "per_device_train_batch_size": 4,
         "gradient_accumulation_steps": 1,
     }
-    made = rollouts.trainer(kind, folder, [0.0, 1.0, 0.0, 1.0], **{**usual, **changes})
+    made = tiny_rollouts.trainer(kind, folder, [0.0, 1.0, 0.0, 1.0], **{**usual, **changes})
     made.current_gradient_accumulation_steps = 1
     return made
 
@@ -130,7 +130,7 @@ def trainers(tmp_path_factory: pytest.TempPathFactory) -> list[RlTrainer]:
 
 def test_no_column_is_padding_in_all_rows(tmp_path):
     made = trainer(RlTrainer, tmp_path)
-    seen = rollouts.widths(made.model)
+    seen = tiny_rollouts.widths(made.model)
     loss_and_gradients(made, micro_batch())
     loss_and_gradients(made, micro_batch(masked=(0, 3)))
     inputs = micro_batch()
@@ -180,7 +180,7 @@ def test_a_step_learns_from_many_problems_and_a_generation_as_a_whole_from_the_s
     rewards = [random.Random(1).random() for _ in range(32)]
     found = {}
     for kind in (TheirSteps, RlTrainer):
-        own = {"reward_funcs": rollouts.rewarding(rewards)}
+        own = {"reward_funcs": tiny_rollouts.rewarding(rewards)}
         made = trainer(kind, tmp_path, own=own, **GENERATION)
         made.model.train()
         batches = generation(made)

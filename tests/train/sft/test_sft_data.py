@@ -10,10 +10,10 @@ import messages
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollouts import random_model, tokenizer
 from runs import rows
 from set_folders import rewrite
 from students import MICRO
+from tiny_rollouts import random_model, tokenizer
 from trainings import refusal, sft_arguments
 from trl import pack_dataset
 

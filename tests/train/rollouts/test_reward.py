@@ -17,8 +17,8 @@ from students import MICRO, tokenizer_with
 from heavydistill.chat.template import Chat
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Claim, Problem
-from heavydistill.train.grpo.episodes import problem_row
-from heavydistill.train.grpo.reward import (
+from heavydistill.train.rollouts.problem_rows import problem_row
+from heavydistill.train.rollouts.reward import (
     METRICS,
     Reward,
     VerdictReward,

@@ -12,8 +12,7 @@ import pytest
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 from messages import message
-from test_grpo_processes import in_two_processes
-from trainings import grpo_arguments, last_checkpoint, refusal
+from trainings import grpo_arguments, in_two_processes, last_checkpoint, refusal
 
 from heavydistill.config.models import Judge
 from heavydistill.config.prompts import OwnPrompts
@@ -23,9 +22,9 @@ from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.ledger import account_of, balance_of
 from heavydistill.schema import Problem
 from heavydistill.store.training_record import read_record
-from heavydistill.train.grpo.judge import RolloutJudge, judge_of, opened
-from heavydistill.train.grpo.reward import Reward, rewards
 from heavydistill.train.grpo.train import prepare, summary, train
+from heavydistill.train.rollouts.judge import RolloutJudge, judge_of, opened
+from heavydistill.train.rollouts.reward import Reward, rewards
 from heavydistill.verifiers.pool import VerdictPool
 
 LAW = Problem(id="l", text="Why is it void?", reference="No consideration.", verifier="judged")
@@ -369,9 +368,9 @@ from pathlib import Path
 from accelerate import PartialState
 
 PartialState(cpu=True)
-from test_grpo_judge import LAW, config, judged, values
+from test_rollout_judge import LAW, config, judged, values
 from heavydistill.config.run import Verifying
-from heavydistill.train.grpo.judge import judge_of, opened
+from heavydistill.train.rollouts.judge import judge_of, opened
 from heavydistill.verifiers.pool import VerdictPool
 
 folder, url, rank = Path(sys.argv[1]), sys.argv[2], int(os.environ["RANK"])

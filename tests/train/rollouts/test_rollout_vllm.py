@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rollouts
+import tiny_rollouts
 import torch
 import vllm_engine
 from accelerate import Accelerator
 from peft import LoraConfig
-from rollouts import STUDENT, Replayed, made_up
 from tiny_grpo import Scripted, held_out
+from tiny_rollouts import STUDENT, Replayed, made_up
 from trainings import grpo_arguments
 from transformers import AutoModelForCausalLM
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo import vllm
 from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.train.grpo.train import prepare, train
 from heavydistill.train.grpo.trainer import RlTrainer
+from heavydistill.train.rollouts import vllm
 from heavydistill.verifiers.pool import VerdictPool
 
 VLLM = {
@@ -42,7 +42,7 @@ def test_what_is_measured_is_sampled_within_each_roles_limit(tmp_path, monkeypat
     keys = {"num_generations": 4, "num_generations_eval": 2, "max_completion_length": 8}
     keys |= {"per_device_train_batch_size": 4, "per_device_eval_batch_size": 4}
     keys |= {"max_steps": 1, "eval_strategy": "steps", "eval_steps": 1}
-    made = rollouts.trainer(RlTrainer, tmp_path, [0.0, 1.0] * 2, own=own, **VLLM, **keys)
+    made = tiny_rollouts.trainer(RlTrainer, tmp_path, [0.0, 1.0] * 2, own=own, **VLLM, **keys)
     made.train()
     (engine,) = engines
     assert [most for _, most in engine.asked] == [8] * 4 + [5] * 8 + [3] * 8
@@ -80,7 +80,7 @@ def test_log_probabilities_of_vllm_reach_the_rows_of_an_episode(tmp_path, monkey
     own = {"episodes": Sampled(k, played), "verdicts": VerdictPool()}
     keys = {"num_generations": 2 * (k + 1), "per_device_train_batch_size": 2 * (k + 1)}
     keys |= {"steps_per_generation": 2, "max_completion_length": 16}
-    made = rollouts.trainer(JointTrainer, tmp_path, [1.0, 0.0] * 2, 2, own, **VLLM, **keys)
+    made = tiny_rollouts.trainer(JointTrainer, tmp_path, [1.0, 0.0] * 2, 2, own, **VLLM, **keys)
     made.current_gradient_accumulation_steps = 1
     made.model.train()
     batch = made._generate_and_score_completions(next(iter(made.get_train_dataloader())))
@@ -99,7 +99,7 @@ def trainer(folder: Path, peft_config: Any, **changes: Any) -> Any:
     keys |= {"vllm_importance_sampling_mode": "token_truncate"}
     keys |= {"model_init_kwargs": {"dtype": "bfloat16"}}
     own = {"peft_config": peft_config}
-    return rollouts.trainer(RlTrainer, folder, [0.0, 1.0] * 2, own=own, **{**keys, **changes})
+    return tiny_rollouts.trainer(RlTrainer, folder, [0.0, 1.0] * 2, own=own, **{**keys, **changes})
 
 
 def base_of(trainer: RlTrainer) -> dict[str, torch.Tensor]:

@@ -38,10 +38,10 @@ from heavydistill.store.sets.folder import read_rows
 from heavydistill.store.sets.set_rows import USED, ProblemRow
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate
-from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of, problem_row
 from heavydistill.train.grpo.options import GrpoOptions
-from heavydistill.train.grpo.resolve import RolloutSettings, context_of
 from heavydistill.train.rollouts.options import ASK, DELIBERATOR, JOINT, LEAVE_OUT, RolloutOptions
+from heavydistill.train.rollouts.problem_rows import PROBLEM_COLUMNS, problem_of, problem_row
+from heavydistill.train.rollouts.resolve import RolloutSettings, context_of
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:

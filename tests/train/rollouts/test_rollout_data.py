@@ -20,9 +20,9 @@ from heavydistill.heavy.prompts import load
 from heavydistill.schema import Turn
 from heavydistill.store.sets.folder import RunUsed
 from heavydistill.train.base_model import load_base
-from heavydistill.train.grpo.data import Prompts, find_sets, read_prompts, with_room
-from heavydistill.train.grpo.episodes import problem_of
-from heavydistill.train.grpo.resolve import RolloutSettings, resolve
+from heavydistill.train.rollouts.data import Prompts, find_sets, read_prompts, with_room
+from heavydistill.train.rollouts.problem_rows import problem_of
+from heavydistill.train.rollouts.resolve import RolloutSettings, resolve
 
 
 def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:

@@ -1,4 +1,4 @@
-"""Resolves what a GRPO training asks: the run behind its prompts, and the settings of its rollouts.
+"""Resolves what a training on prompts asks: the run behind them, and the settings of its rollouts.
 
 Wording, K and cache settings come from the given run, or from the runs behind the sets; a given run
 also supplies the problems and ``verify``.

@@ -47,9 +47,9 @@ from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Claim, Problem, Verdict
 from heavydistill.text.claims import read_claims
-from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
-from heavydistill.train.grpo.judge import RolloutJudge
 from heavydistill.train.guards import ALL_RIGHT, ALL_WRONG
+from heavydistill.train.rollouts.judge import RolloutJudge
+from heavydistill.train.rollouts.problem_rows import PROBLEM_COLUMNS, problem_of
 from heavydistill.verifiers.final_answers import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 

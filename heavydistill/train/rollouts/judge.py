@@ -1,4 +1,4 @@
-"""A judge for the responses of a GRPO training that the verifiers leave undecided.
+"""A judge for the responses of a training that the verifiers leave undecided.
 
 The judge is that of a run (``verifiers.judge``): the same questions, votes, journal and account.
 All undecided responses of a generation, of all processes, are put to it at once by the main
@@ -19,7 +19,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heavydistill.config.models import Judge
 from heavydistill.config.run import RunConfig
@@ -46,10 +45,8 @@ from heavydistill.models.tokenizer import reader_of
 from heavydistill.schema import Problem, Verdict
 from heavydistill.store import segment
 from heavydistill.train.launch import is_main
+from heavydistill.train.rollouts.options import RolloutOptions
 from heavydistill.verifiers.judge import FirstReplies, JudgeRules
-
-if TYPE_CHECKING:
-    from heavydistill.train.grpo.config import GrpoConfig
 
 _LONGEST_PAUSE = 32  # generations
 _LATE = Response(finish_reason="error", failure="timeout", error="No answer in time.")
@@ -57,7 +54,7 @@ _Votes = dict[str, list[Vote]]
 """Votes on each question."""
 
 
-def judge_of(config: GrpoConfig, run: RunConfig | None) -> ResolvedRun | None:
+def judge_of(config: RolloutOptions, run: RunConfig | None) -> ResolvedRun | None:
     """Return a run whose judge is that of the training; None without a judge.
 
     The judge is the given one, or else that of ``run``. Its server is asked for its models, except
@@ -106,7 +103,7 @@ def judge_of(config: GrpoConfig, run: RunConfig | None) -> ResolvedRun | None:
     return resolved
 
 
-def _chosen(config: GrpoConfig, run: RunConfig | None) -> Judge | None:
+def _chosen(config: RolloutOptions, run: RunConfig | None) -> Judge | None:
     if config.judging is not None or run is None or run.judge is None:
         return config.judging
     if run.judge.endpoint or not run.endpoint.base_url:

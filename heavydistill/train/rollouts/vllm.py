@@ -1,4 +1,4 @@
-"""What a GRPO training needs of vLLM: the trained weights, a seed, and proof that they arrived.
+"""What a training needs of vLLM: the trained weights, and in GRPO proof that they arrived.
 
 To sync an adapter, TRL merges it into the base and subtracts it again, which in bfloat16 does not
 restore the base. Here PEFT merges into a float32 copy, which is cast once to the dtype of the base
