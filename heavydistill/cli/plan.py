@@ -107,8 +107,21 @@ def print_warnings(plan: Plan, console: Console) -> None:
             f"legs of animals, in the bundled problems; {strange:,} of {len(plan.problems):,} "
             "problems are others. --teacher names a model that can solve them."
         ]
+    lines += _warnings_of_prompts(plan)
     for line in lines:
         say(line, console, "yellow")
+
+
+def _warnings_of_prompts(plan: Plan) -> Iterator[str]:
+    """Yield a warning for each trained model that is asked with prompts that it has not learnt."""
+    from heavydistill.run.learnt_prompts import unlearnt_prompts
+
+    for prompts in unlearnt_prompts(plan.run, plan.problems):
+        yield (
+            f"Warning: {prompts.model} was trained on {' and '.join(prompts.learnt)}, and this run "
+            f"asks it with {' and '.join(prompts.asked)}, which it has not learnt."
+        )
+        yield f"Its figures can be far below those with the prompts that it knows: {prompts.fix}"
 
 
 def _warnings_of_pools(pools: PoolsOfRun, control: str) -> Iterator[str]:

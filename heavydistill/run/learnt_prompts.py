@@ -1,0 +1,75 @@
+"""Which prompts the trained models of a run have learnt, beside those that the run asks with.
+
+A small model that is asked with another wording than that of its training answers far worse, or
+never ends. Not covered: models behind an endpoint, whose training this machine does not know, and
+controls, whose prompts are others on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heavydistill.errors import ConfigError
+from heavydistill.heavy.prompts import for_thinker
+from heavydistill.models.resolve import ResolvedRun
+from heavydistill.schema import Problem
+from heavydistill.skill.prompt import for_reader
+from heavydistill.store.training_record import RECORD, TrainingRecord, read_record
+
+
+@dataclass(frozen=True, slots=True)
+class UnlearntPrompts:
+    """Prompts of a role that its model was not trained on."""
+
+    model: str
+    asked: list[str]  # versions that the run asks with and the model has not learnt
+    learnt: list[str]  # versions that its last training had for the role
+
+    @property
+    def fix(self) -> str:
+        """The flag that asks with what was learnt."""
+        role, domain, language = self.learnt[0].split("@")[0].split(".")
+        if domain == "own":
+            return f"--prompt {role}=FILE with the file of that training"
+        return f"--set domain={domain}" + f" --set language={language}" * (language != "en")
+
+
+def unlearnt_prompts(run: ResolvedRun, problems: Sequence[Problem]) -> Iterator[UnlearntPrompts]:
+    """Compare the prompts of a run with the records of the trainings that made its models."""
+    config = run.config
+    asked = {}
+    one_of_each = list({problem.domain: problem for problem in problems}.values())
+    if run.thinker:
+        asked["thinker"] = {for_thinker(problem, config).version for problem in one_of_each}
+    if config.rounds and config.deliberate.task == "deliberate":
+        asked["deliberator"] = {for_reader(problem, config).version for problem in one_of_each}
+    models = dict(zip(("thinker", "deliberator"), config.roles, strict=True))
+    for role, versions in asked.items():
+        record = _record(models[role])
+        learnt = _learnt(record, role) if record else set()
+        if learnt and (others := versions - learnt):
+            yield UnlearntPrompts(models[role], sorted(others), sorted(learnt))
+
+
+def _record(model: str) -> TrainingRecord | None:
+    if not (Path(model) / RECORD).is_file():
+        return None
+    try:
+        return read_record(Path(model))
+    except ConfigError:
+        return None  # of another version of heavydistill; the model itself can be asked
+
+
+def _learnt(record: TrainingRecord, role: str) -> set[str]:
+    """The versions of a role in the last training that had it; empty if none had."""
+    of_role = {
+        version
+        for sets in record.sets
+        if role in record.roles
+        for version in sets.manifest.prompts
+        if version.startswith(f"{role}.")
+    }
+    before = record.base.training
+    return of_role or (_learnt(before, role) if before else set())
