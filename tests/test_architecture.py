@@ -21,7 +21,7 @@ TIERS = [
     {"schema", "errors", "plugins"},
     {"config", "heavy", "text", "metrics"},
     {"store", "sandbox", "models", "verifiers", "problems", "chat"},
-    {"run", "experiments", "curate", "train", "report", "hub", "doctor", "skill"},
+    {"run", "experiments", "curate", "train", "report", "hub", "doctor", "skill", "serve"},
     {"cli", "contracts", "__main__"},
 ]
 TIER_OF = {part: number for number, parts in enumerate(TIERS) for part in parts}

@@ -48,6 +48,7 @@ _FLAGS_OF_FILES = {
     **dict.fromkeys((".yaml", ".yml"), "--config"),
 }
 """Maps the suffix of a file to the flag that takes it."""
+_UNLISTED = {"serve": "serve.serve"}  # verbs that work and that no help lists yet
 _PLACES = {
     place.partition(".")[2].strip("_"): place
     for places in _VERBS.values()
@@ -116,7 +117,7 @@ class Group(TyperGroup):
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
-        if args[0] not in self.list_commands(ctx):
+        if args[0] not in (*self.list_commands(ctx), *_UNLISTED):
             raise _unknown(ctx, "verb", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
@@ -146,7 +147,7 @@ class Verbs(Group):
         return list(_PLACES)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        module, _, name = _PLACES[cmd_name].partition(".")
+        module, _, name = (_PLACES | _UNLISTED)[cmd_name].partition(".")
         verb = getattr(importlib.import_module(f"heavydistill.cli.{module}"), name)
         if isinstance(verb, typer.Typer):
             return typer.main.get_command(verb)

@@ -26,7 +26,7 @@ _ADDRESSES = form(
     "(endpoint.api_key_env).",
     may_hold_a_key=True,
 )
-_NAME_OF_A_VARIABLE = form(
+NAME_OF_A_VARIABLE = form(
     r"[A-Z_][A-Z0-9_]*|[a-z_]+",  # most keys mix capitals, lowercase letters and digits
     "must be the name of an environment variable in capital letters, not the key itself (the value "
     "is not shown, because it may be the key). Run `export MY_API_KEY=...` and give MY_API_KEY.",
@@ -126,7 +126,7 @@ class Endpoint(Section):
     start_vllm: bool = False
     """Start vLLM on this machine with the profile's settings, and stop it at the end. It runs on
     the GPUs, or on the CPU if it is built for CPUs and there is no GPU."""
-    api_key_env: Annotated[str, _NAME_OF_A_VARIABLE] | None = None
+    api_key_env: Annotated[str, NAME_OF_A_VARIABLE] | None = None
     """Environment variable that holds the API key (default: the provider's, else
     ``OPENAI_API_KEY``). A server without keys needs none."""
     tokenizer: str | None = None

@@ -14,10 +14,13 @@ from typing import Any, Protocol
 
 from heavydistill.config.models import Sampling
 from heavydistill.heavy.pruning import defuse
+from heavydistill.models.thinking import Listen
 from heavydistill.schema import Failure, FinishReason, Turn
 
 THINK = "think"  # stage of the thinker's requests; see also ``deliberate_stage``
 JUDGE = "judge"  # stage of the judge's requests
+DEPTH_HEADER = "X-Heavy-Depth"
+"""Header of the requests that a service sends, so that a service refuses those of another one."""
 _OF_RESPONSE = (
     *("reasoning", "answer_text", "finish_reason", "error", "failure", "prompt_tokens"),
     *("completion_tokens", "latency_s", "request_id", "cached_tokens"),
@@ -107,6 +110,21 @@ class Engine(Protocol):
 
         Requests that a server is answering are awaited, because they are billed. A model in this
         process stops, and its unfinished requests fail with ``interrupted`` too.
+        """
+
+    def close(self) -> None:
+        """Release all resources."""
+
+
+class LiveEngine(Protocol):
+    """Answers single requests of a service, in the event loop of ``http.transport``."""
+
+    async def answer(self, request: Request, listen: Listen | None = None) -> Response:
+        """Answer a request, and pass its text on while it is written.
+
+        Every failure is a response, and the next request is tried all the same. No text is passed
+        on twice, so a response that broke off after its first text is a failure. If the task is
+        cancelled, the model stops writing.
         """
 
     def close(self) -> None:

@@ -134,13 +134,15 @@ def now() -> float:
 
 
 def rest(connection: socket.socket, seconds: float) -> None:
-    """Of a server's thread: do nothing for so long."""
+    """Of a server's thread: do nothing for so long, or until the client has gone."""
     if not seconds:
         return
     if _clock:
         _clock.rest(connection, seconds)
-    else:
-        time.sleep(seconds)
+        return
+    latest = time.monotonic() + seconds
+    while (left := latest - time.monotonic()) > 0 and _is_open(connection):
+        time.sleep(min(left, 0.02))
 
 
 def _is_open(connection: socket.socket) -> bool:

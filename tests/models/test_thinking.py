@@ -1,5 +1,6 @@
 """How the thinking in a text is told from the answer."""
 
+import itertools
 import logging
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from students import MICRO
 
 from heavydistill.models.local.engine import load_tokenizer
-from heavydistill.models.thinking import COMMON_TAGS, decoded, split_reasoning
+from heavydistill.models.thinking import COMMON_TAGS, LiveText, decoded, split_reasoning
 
 
 @pytest.mark.parametrize(
@@ -93,3 +94,50 @@ def test_a_tokenizer_that_would_tidy_up_spaces_neither_alters_text_nor_warns(mon
     text = "it is 4 , not 5 ."
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert decoded(tokenizer, ids, COMMON_TAGS) == text and not said
+
+
+def _live(parts: list[str], whole: str, is_plain: bool = False) -> list[tuple[str, str]]:
+    """What is passed on of a response that comes in these parts, at its end too."""
+    passed: list[tuple[str, str]] = []
+    live = LiveText(COMMON_TAGS, lambda *new: passed.append(new), is_plain)
+    for part in parts:
+        live.add("", part)
+    live.end(*split_reasoning(whole, COMMON_TAGS))
+    return passed
+
+
+@given(
+    st.sampled_from(
+        [
+            "<think>\na < b\n</think>\n\nIt is <b>7</b>.\n",
+            "opened by the prompt</th </think> c \n d ",
+            "only an answer",
+            "  <think>a</think>",
+            "<think>never closed",
+            "[THINK]another family[/THINK]c",
+            "<thinker> is no tag",
+            "",
+        ]
+    ),
+    st.lists(st.integers(0, 60)),
+    st.booleans(),
+)
+def test_what_is_passed_on_live_is_the_whole_response(whole, cuts, is_plain):
+    places = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    parts = [whole[a:b] for a, b in itertools.pairwise(places)]
+    if is_plain and whole.startswith("opened"):
+        return  # not the text of a model whose responses without tags are answers
+    passed = _live(parts, whole, is_plain=is_plain)
+    texts = tuple("".join(each[part] for each in passed).strip() for part in (0, 1))
+    assert texts == split_reasoning(whole, COMMON_TAGS)
+
+
+def test_thinking_and_answer_are_passed_on_as_soon_as_they_are_certain():
+    parts = ["<th", "ink>so", " 7</thi", "nk>\nThe", " answer"]
+    assert _live(parts, "".join(parts)) == [
+        *[("so", ""), (" 7", ""), ("", "The"), ("", " answer")],
+    ]
+    assert _live(["an", " answer"], "an answer") == [
+        ("", "an answer")
+    ]  # maybe thinking, till its end
+    assert _live(["an", " answer"], "an answer", is_plain=True) == [("", "an"), ("", " answer")]

@@ -147,6 +147,7 @@ class ChatCompletion:
         # The number of completion tokens is then unknown.
         self.is_undercounted = False
         self.heard_at = -math.inf  # event loop time at which the last piece arrived
+        self._taken = 0, 0  # number of pieces of thinking and text that ``new_texts`` has returned
 
     def add_whole(self, body: bytes) -> None:
         """Read a completion that was not streamed.
@@ -204,6 +205,13 @@ class ChatCompletion:
             self._characters = sum(choice.characters for choice in self._choices.values())
             if self._tried < _MOST_TRIED and (name := _only_text(body)):
                 self._remember(line, body["choices"][0], name)
+
+    def new_texts(self) -> tuple[str, str]:
+        """The (thinking, text) of the first choice that arrived since the last call."""
+        first, (thought, written) = self._choices.get(0, _Choice()), self._taken
+        self._taken = len(first.reasoning), len(first.text)
+        new = first.reasoning[thought:], first.text[written:]
+        return encodable("".join(new[0])), encodable("".join(new[1]))
 
     def _remember(self, line: bytes, choice: dict[str, Any], name: str) -> None:
         """Recognise later events that differ from this one in the text ``name`` alone."""

@@ -14,7 +14,8 @@ minute.
 Before a request is sent, its maximum cost is reserved in the run's account. A run stops if the
 budget does not cover another request, if no server answers or all requests are refused
 (``circuit_breaker``), or if a model that is known to think returns no thinking. Responses to
-requests in flight are then still awaited and saved. Not covered: batch APIs.
+requests in flight are then still awaited and saved. ``answer`` is for a service, which such errors
+must not end: there they fail one request. Not covered: batch APIs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -50,6 +51,7 @@ from heavydistill.models.http.transport import loop, submit
 from heavydistill.models.ledger import Cost, Ledger, cost_of, most_cost
 from heavydistill.models.profiles import Profile
 from heavydistill.models.request import (
+    DEPTH_HEADER,
     INTERRUPTED,
     Keep,
     Request,
@@ -58,6 +60,7 @@ from heavydistill.models.request import (
     plain_question,
     texts_of,
 )
+from heavydistill.models.thinking import Listen, LiveText
 from heavydistill.schema import Failure
 from heavydistill.store.journal import prompt_id
 
@@ -123,6 +126,8 @@ class OpenAIEngine:
         self._in_flight: set[asyncio.Task[object]] = set()
         # Long prompts whose first request is under way, and whether its response has begun.
         self._begun: dict[str, asyncio.Event] = {}
+        # Whether texts without tags are answers, for ``LiveText``; None until a response shows it.
+        self._is_plain: bool | None = None
         self._model_check = ModelCheck(evidence, profile, endpoint)
         self._loop = loop()
         self._client = open_client(endpoint, self._key)
@@ -170,6 +175,33 @@ class OpenAIEngine:
         if stopped:
             raise stopped
         return responses
+
+    async def answer(self, request: Request, listen: Listen | None = None) -> Response:
+        """The response to a request of a service; see ``models.request.LiveEngine``.
+
+        Run it in the loop of ``transport``. A failure that may pass is tried again, up to
+        ``endpoint.retries`` times and until a part of the response has been passed on.
+        """
+        tries, longest_s = 0, min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
+        while True:
+            live = LiveText(self.profile.think_tags, listen, is_plain=self._is_plain is True)
+            wait_s = None
+            try:
+                async with self._after_first(request):
+                    _, outcome = await self._attempt([request], live=live)
+                response, wait_s = outcome.responses[0], outcome.wait_s
+            except (StoppedError, TeacherError) as error:  # they would end a run
+                response = failed("rejected", str(error), 0.0)
+            tries += 1
+            is_last = tries > self._endpoint.retries or live.has_begun
+            if response.failure not in REPEATABLE or is_last:
+                break
+            is_busy = response.failure == "overloaded"
+            waits_s = refusal_wait(tries, wait_s, longest_s) if is_busy else 0.0
+            await asyncio.sleep(waits_s or back_off(tries, longest_s))
+        if response.failure is None:
+            live.end(response.reasoning, response.answer_text)
+        return response
 
     def drain(self) -> None:
         """Stop sending requests; those in flight are still answered."""
@@ -327,15 +359,22 @@ class OpenAIEngine:
         return outcome.responses[0]
 
     async def _attempt(
-        self, samples: list[Request], is_urgent: bool = False, at: Server | None = None
+        self,
+        samples: list[Request],
+        is_urgent: bool = False,
+        at: Server | None = None,
+        live: LiveText | None = None,
     ) -> tuple[float, _Outcome]:
-        """Send a request once and charge its cost; returns (time at which it was sent, outcome)."""
+        """Send a request once and charge its cost; returns (time at which it was sent, outcome).
+
+        ``live`` belongs to a request of a service.
+        """
         server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent, at))
         sent = self._loop.time()
         given_up = failed("cut_off", "given up", 0.0)
         outcome = _Outcome([given_up] * len(samples))
         try:
-            outcome = await self._exchange(server, samples)
+            outcome = await self._exchange(server, samples, live)
         except TeacherError:
             outcome = _Outcome([failed("rejected", "the key was refused", 0.0)])
             raise
@@ -352,7 +391,8 @@ class OpenAIEngine:
             else:
                 is_excused = self._breaker.excuses(samples[0], best)
                 self._servers.give_back(server, best, outcome.wait_s, is_excused)
-        self._check_credit_and_pause(server, best, outcome.wait_s)
+        if live is None:
+            self._check_credit_and_pause(server, best, outcome.wait_s)
         await self._model_check.after(server.url, best.failure)
         if at is None:
             judged = await self._cut_prompts.judge(server, samples[0], outcome.responses)
@@ -403,24 +443,24 @@ class OpenAIEngine:
         finally:
             self._queued.discard(task)
 
-    async def _exchange(self, server: Server, samples: list[Request]) -> _Outcome:
+    async def _exchange(
+        self, server: Server, samples: list[Request], live: LiveText | None = None
+    ) -> _Outcome:
         """Send one request and read its reply; an error is part of the outcome.
 
         Raises:
             TeacherError: The key is refused, or the request is invalid and cannot be sent.
         """
-        started = self._loop.time()
-        body = self._body(samples)
-        most = body.get(self._able.max_tokens_name)
-        most_tokens = most * len(samples) if isinstance(most, int) else LONGEST_CONTEXT
-        ends = self._able.finish_reasons
-        completion = ChatCompletion("seed" in body, most_tokens, self._redact, ends)
-        begun = self._begun.get(prompt_id(samples[0].messages)) if self._begun else None
+        started, body = self._loop.time(), self._body(samples)
+        completion = self._completion(body, len(samples))
+        on_piece = self._on_piece(samples[0], completion, live)
+        headers = {DEPTH_HEADER: "1"} if live else None
         try:
             with self._breaker.listening(completion):
-                await self._client.transport.ask(server.url, body, completion, begun)
+                await self._client.transport.ask(server.url, body, completion, on_piece, headers)
             seconds = self._loop.time() - started
             responses = completion.responses(len(samples), self.profile.think_tags, seconds)
+            self._note_tags(completion, responses[0])
             if completion.is_undercounted:
                 self._ask_singly("its usage counts fewer tokens than its samples can have")
             return _Outcome(responses)
@@ -441,6 +481,33 @@ class OpenAIEngine:
             retry_after(fault.headers) if isinstance(fault, RefusedError) else None,
             fault.tokens if isinstance(fault, OverrunError) else 0,
         )
+
+    def _completion(self, body: dict[str, object], samples: int) -> ChatCompletion:
+        """An empty reply to a request with this body, of which nothing has arrived yet."""
+        most = body.get(self._able.max_tokens_name)
+        most_tokens = most * samples if isinstance(most, int) else LONGEST_CONTEXT
+        ends = self._able.finish_reasons
+        return ChatCompletion("seed" in body, most_tokens, self._redact, ends)
+
+    def _note_tags(self, completion: ChatCompletion, response: Response) -> None:
+        """Note whether a whole text came without thinking, neither in a field nor in tags."""
+        if completion.place == "none" and response.finish_reason == "stop":
+            self._is_plain = not response.reasoning and self._is_plain is not False
+
+    def _on_piece(
+        self, request: Request, completion: ChatCompletion, live: LiveText | None
+    ) -> Callable[[], None] | None:
+        """What is called when pieces of the reply have been read; None if nobody waits for them."""
+        begun = self._begun.get(prompt_id(request.messages)) if self._begun else None
+        if not live or not live.is_heard:
+            return begun.set if begun else None
+
+        def pass_on() -> None:
+            if begun:
+                begun.set()
+            live.add(*completion.new_texts())
+
+        return pass_on
 
     def _body(self, samples: list[Request]) -> dict[str, object]:
         """The JSON body of a request: all parameters, except those that the server refuses."""

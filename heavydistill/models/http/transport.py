@@ -16,7 +16,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -87,11 +87,12 @@ class Transport:
         url: str,
         body: dict[str, object],
         completion: ChatCompletion,
-        begun: asyncio.Event | None = None,
+        on_piece: Callable[[], None] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send a body to the server at a base URL and read its reply into ``completion``.
 
-        ``begun`` is set at the first piece of the reply.
+        ``on_piece`` is called after pieces of a stream were read; ``headers`` are sent as well.
 
         Raises:
             TeacherError: The request is invalid, or is redirected to another host; it was not sent.
@@ -104,7 +105,7 @@ class Transport:
         try:
             async with (
                 asyncio.timeout(self._patience_s) as timer,
-                await self._sent(url, body) as answer,
+                await self._sent(url, body, headers) as answer,
             ):
                 if answer.status >= _REFUSED:
                     raise await self._refusal(answer)
@@ -114,7 +115,7 @@ class Transport:
                         raise completion.overrun(unread=len(whole))
                     completion.add_whole(whole)
                     return
-                await self._read_stream(answer, completion, timer, begun)
+                await self._read_stream(answer, completion, timer, on_piece)
         except OverrunError:
             if not completion.is_whole:
                 raise
@@ -127,7 +128,7 @@ class Transport:
         answer: ClientResponse,
         completion: ChatCompletion,
         timer: asyncio.Timeout,
-        begun: asyncio.Event | None,
+        on_piece: Callable[[], None] | None,
     ) -> None:
         """Read the pieces of a reply; ``timer`` ends ``_patience_s`` after the last text, or up
         to ``_TIMER_S`` later."""
@@ -135,8 +136,8 @@ class Transport:
         async for read in answer.content.iter_any():
             has_ended = completion.is_whole
             has_text = completion.add_bytes(read)
-            if begun and completion.pieces:
-                begun.set()
+            if on_piece and completion.pieces:
+                on_piece()
             if has_text:
                 completion.heard_at = loop.time()
                 due = completion.heard_at + self._patience_s
@@ -156,7 +157,9 @@ class Transport:
             said = error.decode(errors="replace")
         return RefusedError(answer.status, answer.headers, self._redact(said))
 
-    async def _sent(self, url: str, body: dict[str, object]) -> ClientResponse:
+    async def _sent(
+        self, url: str, body: dict[str, object], headers: Mapping[str, str] | None
+    ) -> ClientResponse:
         """Send a request and return the response object as soon as the response begins."""
         from aiohttp import RedirectClientError
 
@@ -166,7 +169,7 @@ class Transport:
             return await self._session.post(
                 f"{url.rstrip('/')}/chat/completions",
                 data=json.dumps(body).encode(),
-                headers={"Content-Type": "application/json"},
+                headers={"Content-Type": "application/json", **(headers or {})},
                 proxy=self._proxies[url],
             )
         except RedirectClientError:  # a server fault, although it is a ValueError

@@ -51,7 +51,7 @@ def write(
     processors_of: Callable[[Sequence[int]], LogitsProcessorList] | None = None,
     *,
     in_stretches: bool = True,
-    on_end: Callable[[int, list[int]], None] | None = None,
+    on_tokens: Callable[[int, list[int], bool], bool] | None = None,
     goes_on: Callable[[], bool] | None = None,
 ) -> list[list[int]]:
     """Generate tokens for each row, up to the end of its turn or a few tokens more.
@@ -63,8 +63,9 @@ def write(
         config: Configuration with ``max_new_tokens``, ``eos_token_id`` and ``pad_token_id``.
         processors_of: Logits processors for a list of row numbers.
         in_stretches: Must be False for models whose rows cannot be dropped.
-        on_end: Called with a row's number and tokens when it has ended; an exception stops all
-            rows.
+        on_tokens: Called with a row's number, its tokens so far and whether it has ended, at every
+            stretch until it has ended; a row for which it returns False is dropped before. An
+            exception stops all rows.
         goes_on: Called after each token; returning False stops generation.
     """
     limit: int = config.max_new_tokens
@@ -76,26 +77,25 @@ def write(
     over: set[int] = set()
 
     def note(sequences: torch.Tensor) -> torch.Tensor:
-        """Record the tokens and report finished rows; returns a mask of the finished rows."""
+        """Record the tokens and report them; returns a mask of the rows that are over."""
         completions = sequences[:, width:]
         is_over = torch.isin(completions, ends).any(dim=1) | (completions.size(1) == limit)
         for row, tokens, ended in zip(rows, completions.tolist(), is_over.tolist(), strict=True):
             written[row] = tokens
-            if ended and row not in over:
-                over.add(row)
-                if on_end:
-                    on_end(row, tokens)
-        return is_over
+            if row not in over:
+                is_wanted = on_tokens is None or on_tokens(row, tokens, ended)
+                over.update([row] * (ended or not is_wanted))
+        return torch.tensor([row in over for row in rows], device=sequences.device)
 
     def ends_all(sequences: torch.Tensor, scores: object) -> torch.Tensor:
         """Stopping criterion: a mask of the finished rows, after each token."""
-        if on_end and not in_stretches and (sequences.size(1) - width) % _STRETCH == 0:
+        if on_tokens and not in_stretches and (sequences.size(1) - width) % _STRETCH == 0:
             note(sequences)
         is_over = goes_on is not None and not goes_on()
         return torch.full((len(sequences),), is_over, dtype=torch.bool, device=sequences.device)
 
     cache = _read(generate, input_ids, attention_mask, config) if in_stretches else None
-    criteria = StoppingCriteriaList([ends_all]) if on_end or goes_on else None
+    criteria = StoppingCriteriaList([ends_all]) if on_tokens or goes_on else None
     for begun in range(0, limit, stretch):
         most = min(stretch, limit - begun)
         output = generate(

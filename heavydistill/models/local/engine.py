@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
+import functools
 import hashlib
 import json
 import sys
@@ -40,7 +41,15 @@ from heavydistill.models.local.adapter import (
     merge_adapter,
 )
 from heavydistill.models.local.architecture import load_model
-from heavydistill.models.request import INTERRUPTED, Keep, Message, Request, Response, discard
+from heavydistill.models.request import (
+    INTERRUPTED,
+    Keep,
+    Message,
+    Request,
+    Response,
+    discard,
+    user_turn,
+)
 from heavydistill.models.thinking import decoded, split_reasoning
 
 if TYPE_CHECKING:
@@ -51,6 +60,8 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
 # Maximum bytes of a batch's keys and values: 35,000 tokens of a 1.7B model in float32.
 _BATCH_BYTES = 8 * 10**9
+OnText = Callable[[int, str], bool]
+"""Called with the index of a request and its text so far; returns whether to go on with it."""
 _CHECKPOINT = "a folder with a transformers checkpoint"
 
 # glibc's mallopt: parameters, and the values that keep buffers of up to 1 GiB.
@@ -91,8 +102,14 @@ class LocalEngine:
         ids = [*(declared if isinstance(declared, list) else [declared])]
         self._ends = sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
 
-    def generate(self, requests: list[Request], keep: Keep = discard) -> list[Response]:
-        """The responses to all requests, in order; ``keep`` is called when each has ended."""
+    def generate(
+        self, requests: list[Request], keep: Keep = discard, listen: OnText | None = None
+    ) -> list[Response]:
+        """The responses to all requests, in order.
+
+        ``keep`` is called when each has ended, and ``listen`` every few tokens before its end. A
+        request for which ``listen`` returns False is given up, and fails with ``interrupted``.
+        """
         prompts = [
             list(
                 self.tokenizer.apply_chat_template(
@@ -121,13 +138,22 @@ class LocalEngine:
         fitting = [index for index in range(len(requests)) if index not in responses]
         for batch in self._batches(fitting, prompts, requests):
             if not self.is_drained:
-                self._run(batch, prompts, requests, done)
+                self._run(batch, prompts, requests, done, listen)
         return [responses.get(index, INTERRUPTED) for index in range(len(requests))]
 
     @property
     def revision(self) -> str:
         """Id of the weights: the commit on the Hub, or a digest of the files in a folder."""
         return local_revision(self._name)
+
+    @functools.cached_property
+    def opens_thinking(self) -> bool:
+        """Whether the chat template itself opens the thinking of a response."""
+        asked = user_turn("?")
+        prompt = self.tokenizer.apply_chat_template(
+            asked, tokenize=False, add_generation_prompt=True
+        )
+        return self.think_tags is not None and str(prompt).rstrip().endswith(self.think_tags[0])
 
     def drain(self) -> None:
         """Stop after the current token; requests that have not ended fail with ``interrupted``."""
@@ -158,23 +184,26 @@ class LocalEngine:
         prompts: list[list[int]],
         requests: list[Request],
         done: Callable[[int, Response], None],
+        listen: OnText | None,
     ) -> None:
         """Generate a batch; calls ``done`` for each request that was not interrupted."""
         from transformers import GenerationConfig
 
         from heavydistill.models.local.decoding import can_drop_rows, write
 
-        sampling, pad = requests[batch[0]].sampling, self.tokenizer.pad_token_id
+        asked, pad = [requests[i] for i in batch], self.tokenizer.pad_token_id
+        sampling, most = asked[0].sampling, asked[0].sampling.max_tokens
         ids, mask = _padded([prompts[i] for i in batch], pad, self.model.device)
-        width = ids.shape[1]
         started = time.perf_counter()
 
         def processors_of(rows: Sequence[int]) -> LogitsProcessorList:
-            return _processors(sampling, [requests[batch[row]].seed for row in rows], width)
+            return _processors(sampling, [asked[row].seed for row in rows], ids.shape[1])
 
-        def on_end(row: int, tokens: list[int]) -> None:
-            seconds = time.perf_counter() - started
-            done(batch[row], self._response(tokens, len(prompts[batch[row]]), seconds))
+        def on_tokens(row: int, tokens: list[int], has_ended: bool) -> bool:
+            if has_ended:
+                seconds = time.perf_counter() - started
+                done(batch[row], self._response(tokens, len(prompts[batch[row]]), seconds))
+            return has_ended or not listen or listen(batch[row], self._text(tokens))
 
         write(
             self.model.generate,
@@ -182,21 +211,18 @@ class LocalEngine:
             mask,
             # Greedy decoding of logits with added Gumbel noise is sampling; see _Sampler.
             GenerationConfig(
-                do_sample=False,
-                max_new_tokens=sampling.max_tokens,
-                eos_token_id=self._ends,
-                pad_token_id=pad,
+                do_sample=False, max_new_tokens=most, eos_token_id=self._ends, pad_token_id=pad
             ),
             processors_of,
             in_stretches=can_drop_rows(self.model.config),
-            on_end=on_end,
+            on_tokens=on_tokens,
             goes_on=lambda: not self.is_drained,
         )
 
     def _response(self, row: list[int], prompt_tokens: int, seconds: float) -> Response:
         length = next((n for n, token in enumerate(row) if token in self._ends), None)
         written = row if length is None else row[:length]
-        text = decoded(self.tokenizer, written, self.think_tags)
+        text = self._text(written)
         reasoning, answer_text = split_reasoning(text, self.think_tags)
         return Response(
             reasoning=reasoning,
@@ -206,6 +232,9 @@ class LocalEngine:
             completion_tokens=len(written) + (length is not None),
             latency_s=seconds,
         )
+
+    def _text(self, tokens: list[int]) -> str:
+        return decoded(self.tokenizer, tokens, self.think_tags)
 
 
 def _batch_tokens(model: PreTrainedModel) -> int:

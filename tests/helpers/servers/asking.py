@@ -37,6 +37,7 @@ class Replying:
     base_url: str = ""
     asked: list[Body] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
+    headers: list[Any] = field(default_factory=list)
 
 
 @contextlib.contextmanager
@@ -51,6 +52,7 @@ def replying(answer: Callable[[Body], Reply]) -> Iterator[Replying]:
             assert self.path == "/v1/chat/completions"
             server.asked.append(body := self.body())
             server.authorizations.append(self.headers["authorization"])
+            server.headers.append(self.headers)
             reply = server.answer(body)
             raw = isinstance(reply.body, bytes)
             content = reply.body if raw else json.dumps(reply.body).encode()

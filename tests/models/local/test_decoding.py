@@ -106,14 +106,17 @@ def test_a_row_is_reported_when_it_is_over_and_the_rest_may_be_left(config):
     steps: list[int] = []
     seen_after: dict[int, int] = {}
 
-    def on_end(row: int, tokens: list[int]) -> None:
+    def on_tokens(row: int, tokens: list[int], has_ended: bool) -> bool:
+        if not has_ended:
+            return True
         assert row not in reported
         reported[row], seen_after[row] = tokens, len(steps)
+        return True
 
     def goes_on() -> bool:
         return not _stop_at(steps, 1000)
 
-    write(model.generate, prompts, **rest, on_end=on_end, goes_on=goes_on)
+    write(model.generate, prompts, **rest, on_tokens=on_tokens, goes_on=goes_on)
     assert list(map(_up_to(asked.eos_token_id), (reported[row] for row in range(12)))) == whole
     for row, steps_before in seen_after.items():
         assert lengths[row] - 1 <= steps_before <= lengths[row] + 16
@@ -122,14 +125,36 @@ def test_a_row_is_reported_when_it_is_over_and_the_rest_may_be_left(config):
     steps.clear()
     kept = reported.copy()
     reported.clear()
-    write(model.generate, prompts, **rest, on_end=on_end, goes_on=lambda: not _stop_at(steps, 50))
+    write(
+        model.generate,
+        prompts,
+        **rest,
+        on_tokens=on_tokens,
+        goes_on=lambda: not _stop_at(steps, 50),
+    )
     assert len(steps) == 50
     assert reported == {row: kept[row] for row in range(12) if lengths[row] <= 48}
     assert 0 < len(reported) < 12
 
     reported.clear()
     with pytest.raises(OSError, match="full"):
-        write(model.generate, prompts, **rest, on_end=_full)
+        write(model.generate, prompts, **rest, on_tokens=_full)
+
+
+def test_a_row_that_is_not_wanted_any_more_is_dropped():
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(LLAMA).eval()
+    prompts = torch.randint(3, 64, (3, 7))
+    asked = GenerationConfig(do_sample=False, max_new_tokens=40, eos_token_id=[2], pad_token_id=0)
+    lengths: dict[int, list[int]] = {}
+
+    def on_tokens(row: int, tokens: list[int], has_ended: bool) -> bool:
+        lengths.setdefault(row, []).append(len(tokens))
+        return row != 1
+
+    write(model.generate, prompts, torch.ones_like(prompts), asked, on_tokens=on_tokens)
+    assert lengths[1] == [16]
+    assert lengths[0][-1] > 16 or lengths[2][-1] > 16
 
 
 def _stop_at(steps: list[int], count: int) -> bool:
@@ -137,7 +162,7 @@ def _stop_at(steps: list[int], count: int) -> bool:
     return len(steps) >= count
 
 
-def _full(row: int, tokens: list[int]) -> None:
+def _full(row: int, tokens: list[int], has_ended: bool) -> bool:
     raise OSError("the disk is full")
 
 

@@ -1,0 +1,58 @@
+"""Subcommand ``serve``: heavy mode behind an OpenAI-compatible address."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from rich.console import Console
+
+from heavydistill.cli.flags import Flag, RunFile, with_flags
+from heavydistill.config.run import refuse_code_of_saved
+from heavydistill.config.serve import ServeConfig
+from heavydistill.config.shipped import shipped_file
+from heavydistill.config.yaml import load
+from heavydistill.report.terminal import say
+from heavydistill.run import interrupts
+
+
+@with_flags(
+    ServeConfig,
+    (
+        Flag("thinker"),
+        Flag("deliberator"),
+        Flag("endpoint.base_url", name="endpoint"),
+        Flag("think.k"),
+        Flag("serve.verifier"),
+        Flag("serve.host"),
+        Flag("serve.port"),
+        Flag("teacher", "Models"),
+        Flag("endpoint.tokenizer", "Models"),
+        Flag("prompts", "Models", "prompt"),
+        Flag("plugins", "Models", "plugin"),
+    ),
+    "serve.grace_s=20",
+)
+def serve(keys: dict[str, object], *, config: RunFile = None) -> None:
+    """Serve a thinker and a deliberator as one OpenAI-compatible model.
+
+    The model heavy answers with a deliberation over K attempts, vote with their most frequent
+    answer, and single with one attempt. The configuration of a run serves with its wordings, cache
+    and sampling. The command ends with Ctrl-C.
+    """
+    file = shipped_file("generate", config) if config else None
+    asked = load(ServeConfig, file, keys)
+    if file:
+        refuse_code_of_saved(file, asked, "name them with --plugin, or --set verify.own=[FILE]")
+    from heavydistill.serve.app import Service
+
+    console, service = Console(), Service(asked)
+    with interrupts.as_exceptions(), contextlib.ExitStack() as stack:
+        stack.callback(service.close)
+        address = stack.enter_context(service.listening())
+        say(f"Listening at {address}; loading the models", console)
+        service.load()
+        say(f"Ready: {address} answers as heavy, vote and single. Ctrl-C ends it.", console)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+        say("Stopping; requests in progress are cancelled", console)

@@ -1,0 +1,196 @@
+"""The service: its routes, who may ask, how many may ask at once, and its life.
+
+    POST /v1/chat/completions    an answer, streamed or not
+    GET  /v1/models              the models ``heavy``, ``vote`` and ``single``
+    GET  /health                 {"status": "ok"}, or "loading" with HTTP 503; needs no key
+
+The site listens before the models are loaded. Requests are answered in the event loop of
+``models.http.transport``, where the models' servers are asked too. Every error is in the form of
+OpenAI's API. The key is compared in constant time and is in no log; nor are prompts and answers.
+
+Without a key, only requests that name this machine as host are answered, and only bodies that are
+declared as JSON, so that a web page in the user's browser cannot ask. A request that comes from
+another service of this kind is refused: a service that is its own model would never end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import math
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from heavydistill.config.serve import ServeConfig, is_loopback
+from heavydistill.errors import ConfigError
+from heavydistill.models.http.transport import submit
+from heavydistill.models.request import DEPTH_HEADER
+from heavydistill.serve.episode import ServedEpisode
+from heavydistill.serve.replies import Reply
+from heavydistill.serve.request import MODELS, ApiError, read_request
+
+if TYPE_CHECKING:
+    from heavydistill.serve.pair import Pair
+
+_BODY_S = 30.0  # for the whole body of a request
+_SHUTDOWN_S = 5.0
+_LONGEST_RETRY_S = 60.0
+_HEALTH = "/health"
+_TRY_AGAIN = (429, 503)  # statuses after which the same request may work
+_log = logging.getLogger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Service:
+    """The site of a pair of models; all but ``serving`` runs in the loop of ``transport``.
+
+    Raises:
+        ConfigError: Other machines reach the address, and there is no key.
+    """
+
+    def __init__(self, config: ServeConfig) -> None:
+        self._config, self._key = config, config.serve.key
+        self._pair: Pair | None = None
+        self._running = 0
+        self._seconds = 1.0  # of the last request that was answered
+        self._started = int(time.time())
+        if not (self._key or config.serve.is_loopback):
+            raise ConfigError(
+                f"Other machines reach {config.serve.host}, and {config.serve.api_key_env} is not "
+                "set",
+                f"Set a key that clients must send (export {config.serve.api_key_env}=...), or "
+                "leave --host out.",
+            )
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[str]:
+        """Answer requests until the block ends; yields the base address.
+
+        Raises ConfigError if the address cannot be listened at.
+        """
+        runner, address = submit(self._start()).result()
+        try:
+            yield address
+        finally:
+            submit(runner.cleanup()).result()
+
+    def load(self) -> None:
+        """Load the models, which answer from now on.
+
+        Raises:
+            TeacherError, ConfigError: As ``pair.resolved`` and ``pair.open_pair``.
+        """
+        from heavydistill.models.contact import ServerProbe  # the site answers before all this
+        from heavydistill.serve.pair import open_pair, resolved
+
+        models = resolved(self._config, ServerProbe())
+        self._pair = open_pair(self._config, *models)
+
+    def close(self) -> None:
+        """Close the models; requests in progress have ended."""
+        if self._pair:
+            self._pair.close()
+
+    async def _start(self) -> tuple[web.AppRunner, str]:
+        limits = self._config.serve
+        app = web.Application(
+            client_max_size=limits.max_body_bytes, middlewares=[self._as_api_errors, self._admit]
+        )
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get(_HEALTH, self._health)
+        runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_S
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, limits.host, limits.port).start()
+        except OSError as error:
+            await runner.cleanup()
+            number = error.errno or 0
+            why = os.strerror(number) if number > 0 else error.strerror
+            raise ConfigError(
+                f"{limits.host}:{limits.port} cannot be listened at: {why}",
+                "Give another --port, or end the program that uses it.",
+            ) from None
+        host, port = runner.addresses[0][:2]
+        return runner, f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+    @web.middleware
+    async def _as_api_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer with every error in the form of OpenAI's API."""
+        try:
+            return await handler(request)
+        except ApiError as error:
+            fault = error
+        except web.HTTPException as error:
+            fault = ApiError(error.status, f"{request.method} {request.path}: {error.reason}.")
+        except ConnectionError:  # the client has gone
+            raise
+        except Exception:
+            _log.exception("A request broke")
+            fault = ApiError(500, "The service has a defect; its log says more.", code="defect")
+        wait_s = math.ceil(min(_LONGEST_RETRY_S, max(1.0, self._seconds)))
+        headers = {"Retry-After": str(wait_s)} if fault.status in _TRY_AGAIN else {}
+        return web.json_response(fault.body, status=fault.status, headers=headers)
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse whoever may not ask."""
+        if request.path == _HEALTH:
+            return await handler(request)
+        sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        if self._key:
+            if not hmac.compare_digest(sent.encode("utf-8", "replace"), self._key.encode()):
+                message = "The key is missing or wrong. Send Authorization: Bearer KEY."
+                raise ApiError(401, message, code="invalid_api_key")
+        elif not is_loopback(request.url.host or ""):
+            raise ApiError(403, "The service answers requests to this machine's own address only.")
+        if request.method == "POST" and request.content_type != "application/json":
+            raise ApiError(415, "Send the header Content-Type: application/json.")
+        if request.headers.get(DEPTH_HEADER, "0") != "0":
+            message = "The request comes from another heavy service, or from this one: its models "
+            raise ApiError(508, f"{message}must be plain ones.", code="recursion")
+        return await handler(request)
+
+    async def _health(self, http: web.Request) -> web.StreamResponse:
+        is_ready = self._pair is not None
+        body = {"status": "ok" if is_ready else "loading", "requests": self._running}
+        return web.json_response(body, status=200 if is_ready else 503)
+
+    async def _models(self, http: web.Request) -> web.StreamResponse:
+        about = {"object": "model", "created": self._started, "owned_by": "heavydistill"}
+        listed = [{"id": name, **about, "description": text} for name, text in MODELS.items()]
+        return web.json_response({"object": "list", "data": listed})
+
+    async def _complete(self, http: web.Request) -> web.StreamResponse:
+        if self._pair is None:
+            raise ApiError(503, "The models are being loaded. Ask again soon.", code="loading")
+        if self._running >= self._config.serve.max_requests:
+            message = f"{self._running} requests are in progress. Ask again later."
+            raise ApiError(429, message, code="rate_limit_exceeded")
+        pair, begun = self._pair, time.monotonic()
+        self._running += 1
+        try:
+            # In a thread, because a server may count tokens.
+            asked = await asyncio.to_thread(read_request, await _body_of(http), pair)
+            reply = Reply(http, asked, lambda emit: ServedEpisode(pair, asked, emit).answer())
+            response = await reply.send()
+            self._seconds = time.monotonic() - begun
+            return response
+        finally:
+            self._running -= 1
+
+
+async def _body_of(http: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_S):
+            return await http.read()
+    except TimeoutError:
+        raise ApiError(408, f"The body did not arrive in {_BODY_S:g} s.") from None

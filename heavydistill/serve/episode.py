@@ -1,0 +1,344 @@
+"""Executes an episode for one request, on asyncio: quorum, grace, deadline, fallbacks.
+
+The attempts are asked for at once. When ``min_k`` of them are usable, the others are awaited for a
+grace and then given up; when the deadline has passed, all are. The deliberator reads what came. If
+it fails before its first word, the most frequent answer takes its place, and if no two attempts
+agree, the first attempt. ``ServedAnswer.heavy`` says which it was and why, with the fate of every
+call. A deliberation that breaks off after its first word is an error, because what a client has
+read cannot be taken back.
+
+If the task is cancelled, so are all calls to the models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from heavydistill.errors import BudgetError
+from heavydistill.heavy.episode import Episode, Rules, SampleAsk, VerdictAsk
+from heavydistill.models.request import (
+    THINK,
+    Request,
+    Response,
+    after_system,
+    conversation,
+    deliberate_stage,
+    fields_of,
+    samples,
+)
+from heavydistill.models.thinking import Listen
+from heavydistill.schema import Failure, FinishReason, Generation, Trajectory
+from heavydistill.serve.request import ApiError, Asked
+
+if TYPE_CHECKING:
+    from heavydistill.serve.pair import Pair, ServedModel
+
+Path = Literal["deliberated", "voted", "single"]
+Emit = Callable[[int, str, str], None]
+"""Called with the number of a choice and its new text: (choice, reasoning, content)."""
+
+_PATHS: tuple[Path, ...] = ("deliberated", "voted", "single")  # the worst one last
+_LONGEST_SHOWN = 80  # characters of an answer in a line of the progress
+_THINKING_SHARE = 0.5  # of the deadline, for attempts beyond ``min_k``
+# HTTP status of the answer if all attempts failed for this reason.
+_STATUS: dict[Failure | None, int] = {"timeout": 504, "overloaded": 503, "unreachable": 503}
+
+
+@dataclass(frozen=True, slots=True)
+class ServedChoice:
+    """One answer to the request."""
+
+    text: str
+    finish_reason: FinishReason
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAnswer:
+    """The answer to a request, and how it came about."""
+
+    choices: list[ServedChoice]
+    usage: dict[str, object]
+    heavy: dict[str, object]
+
+
+class ServedEpisode:
+    """One request on its way to its answer.
+
+    Args:
+        pair: The models.
+        asked: The request.
+        emit: Called with text as soon as a client may read it.
+    """
+
+    def __init__(self, pair: Pair, asked: Asked, emit: Emit) -> None:
+        self._pair, self._asked, self._emit = pair, asked, emit
+        self._loop = asyncio.get_running_loop()
+        self._begun_at = self._loop.time()
+        self._ends_at = self._begun_at + asked.deadline_s
+        self._quorum_at: float | None = None
+        self._rounds = pair.config.deliberate.rounds if asked.d else 0
+        self._because = asked.because  # why the path is not that of the model
+        self._spoke: set[int] = set()  # choices of which content was emitted
+        cache = pair.config.cache.model_copy(update={"budget_tokens": asked.budget_tokens})
+        self._episode = Episode(
+            asked.problem,
+            Rules(
+                k=asked.k,
+                min_k=asked.min_k,
+                d=asked.d,
+                rounds=self._rounds,
+                cache=cache,
+                seed=asked.seed,
+            ),
+            thinker=pair.thinker_prompt,
+            deliberator=pair.deliberator_prompt,
+            reader=pair.reader_of_request,
+        )
+
+    async def answer(self) -> ServedAnswer:
+        """The answer. Raises ApiError if there is none."""
+        while asks := await self._samples():
+            await self._ask(asks)
+        choices = [self._choice(number) for number in range(self._asked.choices)]
+        return ServedAnswer(choices, self._usage(), self._heavy(choices))
+
+    async def _samples(self) -> list[SampleAsk]:
+        """The asks of the next stage; none if the episode ends, or no cache can be built."""
+        try:
+            # A thread, because the server of the model may count the tokens of the cache.
+            asks = await asyncio.to_thread(self._episode.asks)
+        except BudgetError as error:
+            self._because = f"the cache has no room: {error.what}"
+            return []
+        found = [ask for ask in asks if isinstance(ask, SampleAsk)]
+        if found and found[0].round:
+            self._say(f"Deliberating on {len(self._episode.caches[-1].items)} attempts.")
+        return found
+
+    async def _ask(self, asks: Sequence[SampleAsk]) -> None:
+        """Ask for all samples of a stage, and tell the episode what came of each."""
+        requests = self._requests(asks)
+        tasks = {
+            self._loop.create_task(self._sample(ask, request)): (ask, request)
+            for ask, request in zip(asks, requests, strict=True)
+        }
+        waiting = set(tasks)
+        try:
+            while waiting:
+                until = self._patience(asks[0].round)
+                done, waiting = await asyncio.wait(
+                    waiting,
+                    timeout=max(0.0, until - self._loop.time()),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not done:
+                    break
+                for task in done:
+                    await self._tell(*tasks[task], task.result())
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        for task in waiting:
+            await self._tell(*tasks[task], self._given_up())
+
+    def _requests(self, asks: Sequence[SampleAsk]) -> list[Request]:
+        """The requests of a stage, as a run sends them for the same problem and seed."""
+        role, asked, stage = self._role(asks[0].round), self._asked, asks[0].round
+        messages = conversation(asks[0].prompt, asked.problem.history)
+        return samples(
+            after_system(self._pair.config.system, messages),
+            len(asks),
+            asked.deliberator if stage else asked.thinker,
+            run_seed=asked.seed,
+            model=role.model.profile.name,
+            stage=deliberate_stage(stage) if stage else THINK,
+        )
+
+    def _role(self, round: int) -> ServedModel:
+        return self._pair.deliberator if round else self._pair.thinker
+
+    async def _sample(self, ask: SampleAsk, request: Request) -> Response:
+        listen: Listen | None = None
+        if ask.round == self._rounds and self._asked.model != "vote":
+
+            def listen(thinking: str, text: str) -> None:
+                self._pass_on(ask.index, thinking, text)
+
+        return await self._role(ask.round).engine.answer(request, listen)
+
+    def _pass_on(self, choice: int, thinking: str, text: str) -> None:
+        if text:
+            self._spoke.add(choice)
+        shown = thinking if self._asked.expose != "none" else ""
+        if shown or text:
+            self._emit(choice, shown, text)
+
+    def _patience(self, round: int) -> float:
+        """Event loop time until which the samples of a stage are awaited."""
+        if round or self._quorum_at is None:
+            return self._ends_at
+        grace_s, until = self._asked.grace_s, self._ends_at
+        if self._asked.d:
+            until = self._begun_at + _THINKING_SHARE * self._asked.deadline_s
+        return until if grace_s is None else min(until, self._quorum_at + grace_s)
+
+    def _given_up(self) -> Response:
+        """The response of a call that was cancelled here."""
+        if self._loop.time() >= self._ends_at:
+            failure: Failure = "timeout"
+            why = f"The deadline of {self._asked.deadline_s:g} s passed."
+        else:
+            failure, why = "interrupted", f"{self._asked.min_k} attempts were usable before it."
+        seconds = self._loop.time() - self._begun_at
+        return Response(finish_reason="error", failure=failure, error=why, latency_s=seconds)
+
+    async def _tell(self, ask: SampleAsk, request: Request, response: Response) -> None:
+        """Tell the episode a sample and the answer that is read in it."""
+        name = self._role(ask.round).model.profile.name
+        self._episode.tell(ask, fields_of(name, request, response))
+        for verdict in self._episode.asks():
+            if isinstance(verdict, VerdictAsk):
+                reading = await self._pair.reading(self._asked.problem, verdict.generation)
+                self._episode.tell(verdict, reading)
+        if ask.round == 0:
+            usable = sum(each.unusable_because is None for each in self._episode.pool)
+            if usable >= self._asked.min_k and self._quorum_at is None:
+                self._quorum_at = self._loop.time()
+            self._report(ask.index)
+
+    def _report(self, index: int) -> None:
+        """Say how an attempt ended, unless it is the answer itself."""
+        attempt = next(each for each in self._episode.pool if each.index == index)
+        name = f"Attempt {index + 1} of {self._asked.k}"
+        if self._asked.model == "single":
+            return
+        if attempt.unusable_because:
+            self._say(f"{name} failed: {attempt.failure or attempt.unusable_because}")
+        elif self._asked.expose == "full":
+            self._say(f"{name}:\n{attempt.answer_text.strip()}")
+        else:
+            answer = attempt.extracted or ""
+            is_short = "\n" not in answer and len(answer) <= _LONGEST_SHOWN
+            self._say(f"{name} finished{f': {answer}' if answer and is_short else ''}")
+
+    def _say(self, line: str) -> None:
+        if self._asked.expose != "none":
+            self._emit(0, f"{line}\n", "")
+
+    def _choice(self, number: int) -> ServedChoice:
+        """The choice with this number: the deliberation, or what takes its place."""
+        last: list[Generation] = [
+            each for each in self._episode.deliberations if each.round == self._rounds
+        ]
+        if self._asked.model == "single":
+            last = [*self._episode.pool]
+        mine = last[number] if number < len(last) else None
+        if mine and mine.answer_text and mine.finish_reason != "error":
+            path: Path = "single" if self._asked.model == "single" else "deliberated"
+            return ServedChoice(mine.answer_text, mine.finish_reason, path)
+        if number in self._spoke and mine:
+            raise self._error(f"The answer broke off: {_why(mine)}", [mine])
+        if mine and self._asked.d:
+            self._because = f"the deliberation failed: {_why(mine)}"
+        elif self._asked.d and not self._because:
+            usable = len(self._usable())
+            self._because = f"{usable} attempts are usable, and min_k is {self._asked.min_k}"
+        return self._fallback(number)
+
+    def _usable(self) -> list[Trajectory]:
+        return [each for each in self._episode.pool if each.unusable_because is None]
+
+    def _fallback(self, number: int) -> ServedChoice:
+        """The most frequent answer, or the first attempt if no two agree."""
+        usable, pool = self._usable(), self._episode.pool
+        if not usable and any(each.finish_reason == "length" for each in pool):
+            self._because = "no attempt reached its end within its tokens"
+            return ServedChoice("", "length", "single")
+        if not usable:
+            raise self._error(f"None of {len(pool)} attempts is usable", pool)
+        answer, votes = self._vote()
+        path: Path = "voted" if votes > 1 else "single"
+        chosen = next((t for t in usable if votes > 1 and t.extracted == answer), usable[0])
+        self._emit(number, "", chosen.answer_text)
+        return ServedChoice(chosen.answer_text, "stop", path)
+
+    def _vote(self) -> tuple[str, int]:
+        """(most frequent answer, number of attempts with it); of equal ones the first attempt's."""
+        counts = Counter(each.extracted for each in self._usable() if each.extracted is not None)
+        return counts.most_common(1)[0] if counts else ("", 0)
+
+    def _error(self, what: str, failed: Sequence[Generation]) -> ApiError:
+        """The error of a request without an answer; its status is that of the first failure."""
+        kinds = [each.failure for each in failed]
+        reasons = "; ".join(dict.fromkeys(_why(each) for each in failed))
+        if set(kinds) <= {"too_long", "context_overflow"}:
+            message = f"{what}: {reasons}. Shorten the conversation."
+            code = "context_length_exceeded"
+            return ApiError(400, message, "messages", code, self._heavy([]))
+        status = next((_STATUS[kind] for kind in kinds if kind in _STATUS), 502)
+        message = f"{what}: {reasons}. Ask again later, or look at the models' servers."
+        return ApiError(status, message, code=str(kinds[0] or "unusable"), heavy=self._heavy([]))
+
+    def _generations(self) -> list[tuple[str, Generation]]:
+        """All calls with their role."""
+        of_pool = [("thinker", each) for each in self._episode.pool]
+        return [*of_pool, *(("deliberator", each) for each in self._episode.deliberations)]
+
+    def _usage(self) -> dict[str, object]:
+        """The tokens of all calls whose servers counted them."""
+        calls = self._generations()
+        prompt, completion, cached = (
+            sum(max(0, getattr(each, name)) for _, each in calls)
+            for name in ("prompt_tokens", "completion_tokens", "cached_tokens")
+        )
+        roles: Counter[str] = Counter()
+        for role, each in calls:
+            roles[f"{role}_tokens"] += max(0, each.completion_tokens)
+        uncounted = sum(min(each.prompt_tokens, each.completion_tokens) < 0 for _, each in calls)
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": cached},
+            "heavy": {**roles, "calls": len(calls), "uncounted_calls": uncounted},
+        }
+
+    def _heavy(self, choices: Sequence[ServedChoice]) -> dict[str, object]:
+        """How the answer came about."""
+        asked, (answer, votes) = self._asked, self._vote()
+        paths = [choice.path for choice in choices]
+        shows = asked.expose != "none"
+        return {
+            "path": max(paths, key=_PATHS.index, default=None),
+            **({"paths": paths} if len(paths) > 1 else {}),
+            **({"because": self._because} if self._because else {}),
+            **{"model": asked.model, "k": asked.k, "d": asked.d, "min_k": asked.min_k},
+            **{"seed": asked.seed, "problem_id": asked.problem.id},
+            "vote": {"answer": answer if shows else None, "votes": votes, "of": len(self._usable())}
+            if votes > 1
+            else "undecided",
+            "members": [_member(role, each, shows) for role, each in self._generations()],
+        }
+
+
+def _why(generation: Generation) -> str:
+    """Why a generation is no answer."""
+    if generation.failure:
+        return f"{generation.failure} ({generation.error})"
+    return generation.unusable_because or "no answer"
+
+
+def _member(role: str, generation: Generation, shows: bool) -> dict[str, object]:
+    """What is told of one call."""
+    names = ("index", "model", "finish_reason", "failure", "error")
+    counts = ("prompt_tokens", "completion_tokens")
+    known = {name: getattr(generation, name) for name in names}
+    tokens = {name: None if (n := getattr(generation, name)) < 0 else n for name in counts}
+    shown = {"answer": generation.extracted} if shows else {}
+    return {"role": role, **known, **shown, **tokens, "seconds": round(generation.latency_s, 3)}

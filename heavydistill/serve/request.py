@@ -1,0 +1,338 @@
+"""Reads a chat completion request: which problem, how it is answered, and what is refused.
+
+A parameter that cannot be honoured is refused by its name, unless its value changes nothing. The
+problem is the last turn of the user, after the turns before it; thinking of earlier answers is left
+out, as chat templates leave it out.
+
+Parameters of a service are in ``heavy`` (``extra_body`` of the openai library), see
+``HeavyOptions``. Titles, tags and follow-up questions, which chat front ends ask for under the name
+of the model they show, are answered with one attempt, and the answer says so.
+
+Not covered: tools, images and formats of the response.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from heavydistill.config.files import json_of
+from heavydistill.config.models import Sampling
+from heavydistill.errors import ProblemsError
+from heavydistill.heavy.cache import frame_tokens
+from heavydistill.models.request import after_system, conversation
+from heavydistill.problems.messages import read_messages
+from heavydistill.schema import Problem, content_id
+
+if TYPE_CHECKING:
+    from heavydistill.serve.pair import Pair
+
+ModelName = Literal["heavy", "vote", "single"]
+Expose = Literal["none", "summary", "full"]
+MODELS: dict[str, str] = {
+    "heavy": "independent attempts, and a deliberation over them",
+    "vote": "independent attempts, and their most frequent answer",
+    "single": "one attempt",
+}
+"""Maps the name of each model to what it does."""
+# Values that change nothing, of parameters that are not supported otherwise.
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "top_logprobs"), (0,)),
+    **dict.fromkeys(("logprobs", "store"), (False,)),
+    **dict.fromkeys(("tools", "functions", "stop"), ([],)),
+    **{"logit_bias": ({},), "service_tier": ("auto", "default"), "tool_choice": ("none", "auto")},
+    **{"parallel_tool_calls": (True, False), "response_format": ({"type": "text"},)},
+    **{"modalities": (["text"],)},
+}
+_SHORT_TOKENS = 64  # of a title or of tags
+_TASK = "### Task:"  # begins what Open WebUI asks beside the conversation
+_ANSWER_TOKENS = 32  # minimum room in a cache for the answer of each attempt
+_MOST_SEED = 2**31
+
+
+class ApiError(Exception):
+    """A request that is answered with an error, in the form of OpenAI's API.
+
+    Args:
+        status: HTTP status.
+        message: What is wrong, and the fix.
+        param: Name of the parameter at fault.
+        code: Short code of the error.
+        heavy: What is known of the attempts.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        heavy: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code, self.heavy = status, param, code, heavy
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The body of the reply."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+        return {"error": error | ({"heavy": self.heavy} if self.heavy else {})}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class HeavyOptions(_Strict):
+    """The parameter ``heavy`` of a request; what is left out is as the service is configured."""
+
+    k: int | None = Field(default=None, ge=1)  # number of attempts
+    d: int | None = Field(default=None, ge=1)  # number of deliberations; each is a choice
+    min_k: int | None = Field(default=None, ge=1)  # minimum number of usable attempts
+    budget_tokens: int | None = Field(default=None, ge=1)  # maximum tokens of the cache
+    deadline_s: float | None = Field(default=None, gt=0)  # maximum seconds
+    grace_s: float | None = Field(default=None, ge=0)  # see ``config.serve.Serving``
+    expose: Expose = "summary"  # what the reasoning shows: nothing, progress, or attempts too
+    seed: int | None = Field(default=None, ge=0, lt=_MOST_SEED)  # as the seed of a run
+    problem_id: str | None = Field(default=None, min_length=1, max_length=200)  # as in a run
+
+
+class _StreamOptions(_Strict):
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class _Body(_Strict):
+    model: str
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    n: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=0, lt=_MOST_SEED)
+    heavy: HeavyOptions = Field(default_factory=HeavyOptions)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    user: str = ""  # these three say who asks, and change no answer
+    safety_identifier: str = ""
+    prompt_cache_key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request, with a value for everything."""
+
+    model: ModelName
+    problem: Problem
+    k: int
+    d: int  # 0 unless the model is ``heavy``
+    min_k: int
+    budget_tokens: int
+    deadline_s: float
+    grace_s: float | None
+    expose: Expose
+    seed: int
+    thinker: Sampling
+    deliberator: Sampling
+    is_stream: bool
+    wants_usage: bool
+    because: str = ""  # why another model answers than the one that was asked
+
+    @property
+    def choices(self) -> int:
+        """The number of choices of the answer."""
+        return self.d or 1
+
+
+def read_request(data: bytes, pair: Pair) -> Asked:
+    """Read the body of a request. Raises ApiError if it cannot be answered as asked."""
+    body = _body(data)
+    if body.model not in MODELS:
+        message = f"There is no model {body.model!r} here. Ask {', '.join(MODELS)}."
+        raise ApiError(404, message, "model", "model_not_found")
+    if body.stream_options and not body.stream:
+        raise ApiError(400, "stream_options needs stream: true.", "stream_options")
+    text, history = _conversation(body.messages)
+    because = _auxiliary(body, text) if body.model != "single" else ""
+    asked = _asked(body, pair, text, history, because)
+    system, problem = pair.config.system, asked.problem
+    if system and any(turn.role == "system" for turn in problem.history):
+        message = "The service has a system prompt of its own. Leave the system message out."
+        raise ApiError(400, message, "messages")
+    messages = after_system(system, conversation(problem.text, problem.history))
+    for role in (pair.thinker, pair.deliberator)[: 1 + bool(asked.d)]:
+        if refusal := role.refusal(messages):
+            raise ApiError(400, f"{refusal}. Put everything into turns of the user.", "messages")
+    _check_room(asked, pair)
+    return asked
+
+
+def _body(data: bytes) -> _Body:
+    """Parse a body; leaves out values that change nothing."""
+    try:
+        tree = json_of(data)
+        if not isinstance(tree, dict):
+            raise ValueError("it is no JSON object")
+    except ValueError as error:
+        raise ApiError(400, f"The body cannot be read: {error}. Send a JSON object.") from None
+    given = {
+        name: value
+        for name, value in tree.items()
+        if value is not None and not any(value == neutral for neutral in _NEUTRAL.get(name, ()))
+    }
+    try:
+        return _Body.model_validate(given)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+    name = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "extra_forbidden":
+        known = ", ".join(sorted(_Body.model_fields))
+        if name.startswith("heavy."):
+            known = ", ".join(f"heavy.{each}" for each in HeavyOptions.model_fields)
+        message = f"The parameter {name} is not supported. Leave it out; supported are {known}."
+        raise ApiError(400, message, name, "unsupported_parameter")
+    raise ApiError(400, f"The parameter {name} is wrong: {fault['msg']}.", name)
+
+
+def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
+    """The text of the last turn, and the turns before it as JSON."""
+    plain = []
+    for number, message in enumerate(messages):
+        each = {k: v for k, v in message.items() if k not in ("reasoning", "reasoning_content")}
+        if isinstance(content := each.get("content"), list):
+            each["content"] = _joined(content, f"messages.{number}.content")
+        if each.get("role") == "developer":
+            each["role"] = "system"
+        plain.append(each)
+    try:
+        return read_messages(plain, "messages")
+    except ProblemsError as error:
+        raise ApiError(400, str(error), "messages") from None
+
+
+def _joined(parts: list[Any], where: str) -> str:
+    """The text of a content that is given in parts."""
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind != "text" or not isinstance(part.get("text"), str):
+            message = f"The part {kind!r} of {where} is not supported. Send texts alone."
+            raise ApiError(400, message, where, "unsupported_parameter")
+    return "".join(part["text"] for part in parts)
+
+
+def _auxiliary(body: _Body, text: str) -> str:
+    """Why a request is one of a front end beside the conversation; empty if it is not."""
+    most = min(filter(None, (body.max_tokens, body.max_completion_tokens)), default=None)
+    if "task" in body.metadata:
+        return "metadata names a task"
+    if text.startswith(_TASK):
+        return f"the last turn begins with {_TASK}"
+    if most is not None and most <= _SHORT_TOKENS:
+        return f"at most {most} tokens are asked for"
+    return ""
+
+
+def _asked(body: _Body, pair: Pair, text: str, history: str, because: str) -> Asked:
+    """Fill in what the request leaves out; raises ApiError for what contradicts or exceeds."""
+    options, config = body.heavy, pair.config
+    model: ModelName = "single" if because else body.model  # type: ignore[assignment]
+    if not because:
+        _check_options(body, pair)
+    is_heavy, seed = model == "heavy", body.seed if options.seed is None else options.seed
+    k = 1 if model == "single" else options.k or config.think.k
+    of_thinker, of_deliberator = pair.thinker.model.sampling, pair.deliberator.model.sampling
+    return Asked(
+        model=model,
+        problem=pair.problem(options.problem_id or content_id("p", history, text), text, history),
+        k=k,
+        d=(options.d or body.n or 1) if is_heavy else 0,
+        min_k=min(k, options.min_k or config.think.min_k),
+        budget_tokens=options.budget_tokens or config.cache.budget_tokens or 0,
+        deadline_s=options.deadline_s or config.serve.deadline_s,
+        grace_s=config.serve.grace_s if options.grace_s is None else options.grace_s,
+        expose=options.expose,
+        seed=random.randrange(_MOST_SEED) if seed is None else seed,
+        thinker=of_thinker if is_heavy else _sampling(body, of_thinker),
+        deliberator=_sampling(body, of_deliberator),
+        is_stream=body.stream,
+        wants_usage=bool(body.stream_options and body.stream_options.include_usage),
+        because=because,
+    )
+
+
+def _sampling(body: _Body, known: Sampling) -> Sampling:
+    """The sampling of the responses that are the answer."""
+    asked = {"temperature": body.temperature, "top_p": body.top_p}
+    changes: dict[str, object] = {k: v for k, v in asked.items() if v is not None}
+    limits = known.max_tokens, body.max_tokens, body.max_completion_tokens
+    return known.model_copy(update=changes | {"max_tokens": min(filter(None, limits))})
+
+
+def _check_options(body: _Body, pair: Pair) -> None:
+    """Raise ApiError for a parameter that contradicts another one, or exceeds a limit."""
+    options, config, limits = body.heavy, pair.config, pair.config.serve
+    k, d, given = options.k or config.think.k, options.d or body.n or 1, options.model_fields_set
+    budget = config.cache.budget_tokens or 0
+    faults: dict[str, tuple[bool, str]] = {
+        "heavy.k": (k > limits.max_k, f"it is {k}, and at most {limits.max_k} are served"),
+        "heavy.d": (d > limits.max_d, f"n is {d}, and at most {limits.max_d} are served"),
+        "heavy.min_k": ((options.min_k or 0) > k, f"it is larger than k, which is {k}"),
+        "heavy.budget_tokens": (
+            (options.budget_tokens or 0) > budget,
+            f"the cache of the deliberator holds {budget:,} tokens",
+        ),
+        "heavy.deadline_s": (
+            (options.deadline_s or 0) > limits.deadline_s,
+            f"a request may take {limits.deadline_s:g} seconds",
+        ),
+        "seed": (_differ(body.seed, options.seed), "heavy.seed is another one"),
+        "n": (_differ(body.n, options.d), "heavy.d is another number of the same choices"),
+        "temperature": (
+            body.temperature == 0 and body.model == "vote",
+            "attempts at temperature 0 are equal",
+        ),
+    }
+    if body.model != "heavy":
+        for name in ("d", "budget_tokens"):
+            faults[f"heavy.{name}"] = name in given, "it is for the model heavy"
+        faults["n"] = (body.n or 1) > 1, "it is for the model heavy"
+    if body.model == "single":
+        faults["heavy.k"] = (options.k or 1) > 1, "the model single has one attempt"
+    for name, (is_wrong, why) in faults.items():
+        if is_wrong:
+            raise ApiError(400, f"The parameter {name} is wrong: {why}.", name)
+
+
+def _differ(one: int | None, other: int | None) -> bool:
+    return None not in (one, other) and one != other
+
+
+def _check_room(asked: Asked, pair: Pair) -> None:
+    """Raise ApiError if the cache has no room for K attempts at this problem."""
+    if not asked.d:
+        return
+    reader, prompt = pair.reader_of_request, pair.deliberator_prompt
+
+    def needed(attempts: int) -> int:
+        frame = frame_tokens(asked.problem, attempts, prompt, reader)
+        return frame + attempts * _ANSWER_TOKENS
+
+    most = min(asked.k, pair.config.cache.width or asked.k)
+    if needed(most) <= asked.budget_tokens:
+        return
+    fits = next((k for k in range(most - 1, 0, -1) if needed(k) <= asked.budget_tokens), 0)
+    fix = f"Set heavy.k to {fits} or less" if fits > 1 else "Shorten the conversation"
+    raise ApiError(
+        400,
+        f"The deliberator's cache of {asked.budget_tokens:,} tokens does not hold this "
+        f"conversation and {most} attempts, which need {needed(most):,}. {fix}, or ask the model "
+        "vote.",
+        "heavy.k" if fits > 1 else "messages",
+        "context_length_exceeded",
+    )
