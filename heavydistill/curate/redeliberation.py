@@ -54,7 +54,7 @@ from heavydistill.schema import (
     from_row,
 )
 from heavydistill.store import segment
-from heavydistill.store.journal import Journal, key
+from heavydistill.store.journal import Journal, keys
 from heavydistill.store.sets.folder import RedeliberationSummary
 from heavydistill.store.traces import LEAF_FOLDER
 
@@ -191,8 +191,8 @@ def volume_of(run: ResolvedRun, pairs: Pairs, section: str = "redeliberate") -> 
             tokens = reader.count(cache.prompt)
         if reader:
             tokens += reader.count(problem.history_json)
-        keys = [key(model.model, revision, one) for one in requests_of(run, problem, cache)]
-        answered = sum(journal.state(each) == "answered" for each in keys) if journal else 0
+        asked = keys(model.model, revision, requests_of(run, problem, cache))
+        answered = sum(journal.state(each) == "answered" for each in asked) if journal else 0
         count, in_journal, longest = count + 1, in_journal + answered, max(longest, tokens)
         prompt_tokens += tokens * (d - answered)
         rounds.add(cache.round)

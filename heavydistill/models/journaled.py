@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from heavydistill.models.request import Engine, Keep, Request, Response, discard
+from heavydistill.models.request import Engine, Keep, Request, Response, Sample, discard
 from heavydistill.models.shared_resources import SharedResources
-from heavydistill.store.journal import Journal, key, prompt_id
+from heavydistill.store.journal import Journal, keys, prompt_id
 from heavydistill.store.segment import Record
 
 journals = SharedResources(Journal.close)
@@ -47,22 +48,22 @@ class JournaledEngine:
 
     def generate(self, requests: list[Request], keep: Keep = discard) -> list[Response]:
         """Answer all requests, in order; ``keep`` is called only for new responses."""
-        keys = [key(self._model, self.revision, request) for request in requests]
+        wanted_keys = keys(self._model, self.revision, requests)
         if self._replay:
-            return [self._journal.last(wanted) or _MISSING for wanted in keys]
+            return [self._journal.last(wanted) or _MISSING for wanted in wanted_keys]
         responses: dict[str, Response | Future[Response]] = {}
         mine: dict[str, Request] = {}
         with self._lock:
-            for wanted, request in zip(keys, requests, strict=True):
+            for wanted, request in zip(wanted_keys, requests, strict=True):
                 if wanted in responses:
                     continue
                 known = self._in_flight.get(wanted) or self._journal.get(wanted)
                 if known is None:
                     known = self._in_flight[wanted] = Future()
-                    mine[wanted] = request
+                    mine[wanted] = replace(request, key=wanted)
                 responses[wanted] = known
         self._ask(mine, keep)
-        answers = (responses[wanted] for wanted in keys)
+        answers = (responses[wanted] for wanted in wanted_keys)
         return [one.result() if isinstance(one, Future) else one for one in answers]
 
     @property
@@ -80,22 +81,9 @@ class JournaledEngine:
 
     def _ask(self, mine: dict[str, Request], keep: Keep) -> None:
         """Send the requests in ``mine`` and set the futures of their keys."""
-
-        def put(request: Request, response: Response) -> None:
-            asked = {
-                "stage": request.stage,
-                "prompt": prompt_id(request.messages),
-                "sampling": request.sampling.model_dump(),
-                "seed": request.seed,
-                "index": request.index,
-            }
-            at = round(time.time(), 3)
-            self._journal.put(Record(keys[id(request)], self._model, asked, response, at))
-            keep(request, response)
-
         if not mine:
             return
-        keys = {id(request): wanted for wanted, request in mine.items()}
+        put = _JournalFirst(self._journal, self._model, keep)
         try:
             responses = self._engine.generate(list(mine.values()), put)
         except BaseException as error:
@@ -104,3 +92,30 @@ class JournaledEngine:
             raise
         for wanted, response in zip(mine, responses, strict=True):
             self._in_flight.pop(wanted).set_result(response)
+
+
+@dataclass(frozen=True, slots=True)
+class _JournalFirst:
+    """A ``Keep`` callback that writes responses to a journal before it passes them to another.
+
+    Equal ones do the same, so an engine may merge their calls.
+    """
+
+    journal: Journal
+    model: str
+    keep: Keep
+
+    def __call__(self, samples: list[Sample]) -> None:
+        at = round(time.time(), 3)
+        self.journal.put([self._record(*sample, at) for sample in samples])
+        self.keep(samples)
+
+    def _record(self, request: Request, response: Response, at: float) -> Record:
+        asked = {
+            "stage": request.stage,
+            "prompt": prompt_id(request.messages),
+            "sampling": request.sampling.model_dump(),
+            "seed": request.seed,
+            "index": request.index,
+        }
+        return Record(request.key, self.model, asked, response, at)

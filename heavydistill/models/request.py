@@ -41,6 +41,7 @@ class Request:
     seed: int  # Seed of this sample; see ``sample_seed``
     index: int = 0  # Index of the sample among the samples of the same messages, from 0
     stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; for records only
+    key: str = ""  # Key in the journal (``store.journal.key``); empty without a journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +83,15 @@ INTERRUPTED = Response(
     finish_reason="error", failure="interrupted", error="The run was interrupted before this."
 )
 
-# Called with a request and its response, from any thread, before the response is used. An exception
-# aborts the ``generate`` that called it.
-Keep = Callable[[Request, Response], None]
+Sample = tuple[Request, Response]
+
+# Called with requests and their responses, from any thread, before the responses are used. One call
+# may have those of several ``generate``, if their callbacks are equal. An exception aborts each
+# ``generate`` that has a response among them.
+Keep = Callable[[list[Sample]], None]
 
 
-def discard(request: Request, response: Response) -> None:
+def discard(samples: list[Sample]) -> None:
     """A ``Keep`` callback that does nothing."""
 
 

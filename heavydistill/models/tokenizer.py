@@ -227,7 +227,7 @@ class ServerTokenizer:
             if self._journal and self._has_counted:
                 asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
                 at = round(time.time(), 3)
-                self._journal.put(Record(key, f"{self._model} /tokenize", asked, known, at))
+                self._journal.put([Record(key, f"{self._model} /tokenize", asked, known, at)])
         if known.failure:
             return _ESTIMATE.count(text), True
         return known.prompt_tokens, False

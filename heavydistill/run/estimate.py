@@ -35,7 +35,7 @@ from heavydistill.models.request import (
 from heavydistill.models.resolve import ResolvedModel
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.run.generate import Plan
-from heavydistill.store.journal import Journal, key, prompt_id
+from heavydistill.store.journal import Journal, keys, prompt_id
 from heavydistill.store.segment import Record
 from heavydistill.verifiers.judge import MOST_BYTES, is_comparable, question
 
@@ -185,8 +185,8 @@ def _thinking(
         if journal:
             name, seed = thinker.profile.name, config.seed
             requests = samples(messages, k, thinker.sampling, run_seed=seed, model=name)
-            keys = (key(thinker.profile.model, revision, request) for request in requests)
-            states = [journal.state(each) for each in keys]
+            asked = keys(thinker.profile.model, revision, requests)
+            states = [journal.state(each) for each in asked]
             whole += None not in states
             missing[prompt] -= states.count("answered")
     calls = sum(missing.values())

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
-from heavydistill.models.request import Keep
+from heavydistill.models.request import Keep, Sample
 from heavydistill.report.terminal import say
 from heavydistill.run.interrupts import as_exceptions
 from heavydistill.run.recipe.distilabel import Distiset, GeneratorStep, Pipeline, Step
@@ -195,7 +195,11 @@ class HeavyPipeline(Pipeline):
         return steps[0], steps[1:]
 
     def _keep_of(self, step: str) -> Keep:
-        return lambda _, response: self.on_sample(step, max(0, response.completion_tokens))
+        def keep(samples: list[Sample]) -> None:
+            for _, response in samples:
+                self.on_sample(step, max(0, response.completion_tokens))
+
+        return keep
 
     def _follow(self, flow: _Flow) -> None:
         """Wait until all rows are written; raise the error that ends the run."""

@@ -2,7 +2,7 @@
 
 A journal is a folder. Each process writes to a separate segment file (see ``segment``), so
 processes on one host, or on several hosts with a shared file system, never write to the same file.
-``put`` returns when the record is on disk.
+``put`` returns when its records are on disk.
 
 If a request has several responses, the first one is used. A failed request is recorded, and the
 next run sends it again. Records that other processes write become visible only when the journal is
@@ -22,8 +22,7 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,25 +35,27 @@ from heavydistill.store.segment import Record, segments
 
 _Place = tuple[Path, int]
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 _log = logging.getLogger(__name__)
 
 
-def key(model: str, revision: str, request: Request) -> str:
-    """Key of a request: a hash of model, revision, messages, sampling, seed and sample index."""
-    parts = {
-        "model": model,
-        "revision": revision,
-        "messages": request.messages,
-        "sampling": request.sampling.model_dump(),
-        "seed": request.seed,
-        "index": request.index,
-    }
-    return _digest(parts)
+def keys(model: str, revision: str, requests: Sequence[Request]) -> list[str]:
+    """Keys of requests: hashes of model, revision, messages, sampling, seed and sample index."""
+    shared: dict[tuple[int, int], str] = {}  # JSON of what the samples of a prompt share, by ids
+    found = []
+    for request in requests:
+        same = id(request.messages), id(request.sampling)
+        if same not in shared:
+            parts = {"sampling": request.sampling.model_dump(), "messages": request.messages}
+            parts |= {"model": model, "revision": revision}
+            shared[same] = _CANONICAL.encode(parts)[1:-1]
+        found.append(_digest(f'{{"index":{request.index},{shared[same]},"seed":{request.seed}}}'))
+    return found
 
 
 def prompt_id(messages: list[Message]) -> str:
     """The id of a prompt: a hash of its messages alone."""
-    return _digest(messages)[:16]
+    return _digest(_CANONICAL.encode(messages))[:16]
 
 
 def skipped_note(folder: Path, skipped: int) -> str:
@@ -80,9 +81,9 @@ class Journal:
         self.skipped = 0  # number of unreadable lines among those checked so far
         self._is_thorough = False
         self._own: tuple[Path, int] | None = None
-        self._offset = self._written = self._synced = 0
+        self._offset = 0
         self._fault: OSError | None = None
-        self._write_lock, self._sync_lock = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._scan()
 
     def get(self, wanted: str) -> Response | None:
@@ -123,33 +124,21 @@ class Journal:
             if record := self._record(wanted):
                 yield record
 
-    def put(self, record: Record) -> None:
-        """Write a record; returns when it is on disk.
-
-        Threads that wait at the same time share one flush to disk.
+    def put(self, records: Sequence[Record]) -> None:
+        """Write records with a single flush; returns when they are on disk.
 
         Raises:
             RunError: The disk is full or fails; earlier records are intact.
         """
-        line = record.line()
-        is_failed = record.response.finish_reason == "error"
+        lines = [record.line() for record in records]
         try:
-            with self._write_lock, self._while_sound():
-                if self._own is None:  # the segment is created with the first record
-                    self._own = segment.create(self.folder)
-                    self._offset = len(segment.FORMAT)
-                path, file = self._own
-                segment.write(file, line)
-                place = path, self._offset
-                _note(self._answered, self._failed, bytes.fromhex(record.key), is_failed, place)
-                self._offset += len(line)
-                self._written = mine = self._written + 1
-            with self._sync_lock:
-                if self._synced < mine:
-                    reached = self._written
-                    with self._while_sound():
-                        os.fdatasync(file)
-                    self._synced = reached
+            with self._lock:
+                path = self._append(b"".join(lines))
+                for record, line in zip(records, lines, strict=True):
+                    is_failed = record.response.finish_reason == "error"
+                    place = path, self._offset
+                    _note(self._answered, self._failed, bytes.fromhex(record.key), is_failed, place)
+                    self._offset += len(line)
         except OSError as error:
             raise RunError(
                 f"The journal {self.folder} cannot be written: {error.strerror}",
@@ -159,25 +148,31 @@ class Journal:
 
     def close(self) -> None:
         """Close the segment; no record can be written afterwards."""
-        with self._sync_lock, self._write_lock:
+        with self._lock:
             if self._own is not None:
                 os.close(self._own[1])
             self._fault = self._fault or OSError(0, "it was closed")
 
-    @contextmanager
-    def _while_sound(self) -> Iterator[None]:
-        """Guard a write in the block; after an error, every later write raises the same error.
+    def _append(self, data: bytes) -> Path:
+        """Write to the segment and flush it; returns its path.
 
-        Writing must stop for two reasons: a line must not follow a partial line, and after a failed
-        flush the system reports the next flush as successful although data was lost.
+        After an error, every later call raises the same error, for two reasons: a line must not
+        follow a partial line, and after a failed flush the system reports the next flush as
+        successful although data was lost.
         """
         if self._fault:
             raise self._fault
         try:
-            yield
+            if self._own is None:  # the segment is created with the first record
+                self._own = segment.create(self.folder)
+                self._offset = len(segment.FORMAT)
+            path, file = self._own
+            segment.write(file, data)
+            os.fdatasync(file)
         except OSError as error:
             self._fault = error
             raise
+        return path
 
     def _record(self, wanted: bytes, failed: bool = False) -> Record | None:
         """Read the first response to a request, or its last failure."""
@@ -198,7 +193,7 @@ class Journal:
         answered: dict[bytes, _Place] = {}
         failed: dict[bytes, _Place] = {}
         skipped = 0
-        with self._write_lock:  # records written during the scan would be missed
+        with self._lock:  # records written during the scan would be missed
             for each in segments(self.folder, self._is_thorough):
                 skipped += each.skipped
                 for line in each.lines:
@@ -233,8 +228,7 @@ def _warn(folder: Path, skipped: int) -> None:
     _log.warning("%s", skipped_note(folder, skipped))
 
 
-def _digest(content: object) -> str:
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+def _digest(canonical: str) -> str:
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
 

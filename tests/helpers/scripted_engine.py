@@ -20,7 +20,7 @@ class ScriptedEngine:
             before = sum(each.messages == request.messages for each in self.requests)
             self.requests.append(request)
             responses.append(self._answer(request, before))
-            keep(request, responses[-1])
+            keep([(request, responses[-1])])
         return responses
 
     def drain(self) -> None: ...

@@ -18,7 +18,7 @@ from heavydistill.config.models import Sampling
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.ledger import most_cost
 from heavydistill.models.request import Request, Response, samples, user_turn
-from heavydistill.store.journal import Journal, key, prompt_id, usage
+from heavydistill.store.journal import Journal, keys, prompt_id, usage
 from heavydistill.store.segment import FORMAT, Record, segments
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -26,6 +26,11 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 def request(prompt: str = "2 + 2?", index: int = 0, **sampling: float) -> Request:
     return Request(user_turn(prompt), Sampling(**sampling), 7 + index, index, "think")
+
+
+def key(model: str, revision: str, of: Request) -> str:
+    (only,) = keys(model, revision, [of])
+    return only
 
 
 def record(of: Request, answer_text: str = "4", **fields) -> Record:
@@ -36,7 +41,7 @@ def record(of: Request, answer_text: str = "4", **fields) -> Record:
 def put(folder: Path, *records: Record) -> Journal:
     journal = Journal(folder)
     for each in records:
-        journal.put(each)
+        journal.put([each])
     journal.close()
     return journal
 
@@ -142,7 +147,7 @@ def test_every_truncation_leaves_a_journal_that_can_be_read_and_written(tmp_path
 
 def test_a_full_disk_stops_the_writer_and_leaves_what_was_written(tmp_path, monkeypatch):
     journal = Journal(tmp_path)
-    journal.put(record(request(index=0), "a"))
+    journal.put([record(request(index=0), "a")])
     write = os.write
 
     def half(file: int, data: bytes) -> int:
@@ -153,13 +158,13 @@ def test_a_full_disk_stops_the_writer_and_leaves_what_was_written(tmp_path, monk
     monkeypatch.setattr(os, "write", half)
     full = {"why": "No space left on device", "fix": "Make room there"}
     with messages.raises("journal_unwritable", **full):
-        journal.put(record(request(index=1), "b"))
+        journal.put([record(request(index=1), "b"), record(request(index=2), "c" * 2000)])
     monkeypatch.undo()
     # Nothing may follow half of a line.
     with messages.raises("journal_unwritable", **full):
-        journal.put(record(request(index=2), "c"))
+        journal.put([record(request(index=3), "d")])
     journal.close()
-    assert answers(tmp_path, 3) == ["a", None, None]
+    assert answers(tmp_path, 4) == ["a", "b", None, None]
 
 
 def test_threads_share_a_segment_without_mixing_their_lines(tmp_path):
@@ -167,7 +172,7 @@ def test_threads_share_a_segment_without_mixing_their_lines(tmp_path):
 
     def write(start: int) -> None:
         for index in range(start, start + 50):
-            journal.put(record(request(index=index), str(index) * 200))
+            journal.put([record(request(index=index), str(index) * 200)])
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(0, 400, 50)))
@@ -183,7 +188,7 @@ from test_journal import record, request
 from heavydistill.store.journal import Journal
 journal = Journal(Path(sys.argv[1]))
 for index in range(int(sys.argv[3]), 10**6):
-    journal.put(record(request(index=index), f"answer {index}"))
+    journal.put([record(request(index=index), f"answer {index}")])
     print(index, flush=True)
 """
 
@@ -249,11 +254,19 @@ def test_a_record_names_what_was_asked(tmp_path):
 
 
 def test_nothing_is_durable_before_the_disk_says_so(tmp_path, monkeypatch):
-    synced = []
-    flush = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda file: synced.append(flush(file)))
-    filled(tmp_path, "a", "b", "c")
-    assert len(synced) == 3
+    known, flush = [], os.fdatasync
+    journal = Journal(tmp_path)
+
+    def flushed(file: int) -> None:
+        known.append(journal.answered)
+        flush(file)
+
+    monkeypatch.setattr(os, "fdatasync", flushed)
+    journal.put([record(request(index=0), "a")])
+    journal.put([record(request(index=index), text) for index, text in ((1, "b"), (2, "c"))])
+    assert (known, journal.answered) == ([0, 1], 3)
+    assert answers(tmp_path, 3) == ["a", "b", "c"]
+    assert [each.response.answer_text for each in journal.answers()] == ["a", "b", "c"]
 
 
 def test_a_disk_that_fails_to_flush_is_not_trusted_again(tmp_path, monkeypatch):
@@ -265,15 +278,15 @@ def test_a_disk_that_fails_to_flush_is_not_trusted_again(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fdatasync", broken)
     for index in range(2):
         with messages.raises("journal_unwritable", why="Input/output error", fix="Check the disk"):
-            journal.put(record(request(index=index)))
+            journal.put([record(request(index=index))])
         monkeypatch.undo()
 
 
 def test_a_record_that_cannot_be_written_down_harms_no_other(tmp_path):
     journal = Journal(tmp_path)
     with pytest.raises(UnicodeEncodeError):
-        journal.put(record(request(index=0), "\ud83d"))
-    journal.put(record(request(index=1), "b"))
+        journal.put([record(request(index=0), "\ud83d")])
+    journal.put([record(request(index=1), "b")])
     journal.close()
     assert answers(tmp_path, 2) == [None, "b"]
 
@@ -281,7 +294,7 @@ def test_a_record_that_cannot_be_written_down_harms_no_other(tmp_path):
 def test_nothing_can_be_put_after_the_end(tmp_path):
     journal = filled(tmp_path, "a")
     with messages.raises("journal_unwritable", why="it was closed"):
-        journal.put(record(request(index=1)))
+        journal.put([record(request(index=1))])
     assert answers(tmp_path, 2) == ["a", None]
 
 

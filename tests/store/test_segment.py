@@ -15,12 +15,12 @@ from typing import Any
 
 import messages
 import pytest
-from test_journal import answers, ask, filled, only_segment, request
+from test_journal import answers, ask, filled, key, only_segment, request
 from typer.testing import CliRunner
 
 from heavydistill.cli.inspect import journal
 from heavydistill.errors import JournalError
-from heavydistill.store.journal import Journal, _warn, key, usage
+from heavydistill.store.journal import Journal, _warn, usage
 from heavydistill.store.segment import FORMAT, require, segments
 
 RESPONSE = {"answer_text": "4", "finish_reason": "stop"}

@@ -121,7 +121,7 @@ class LocalEngine:
         responses: dict[int, Response] = {}
 
         def done(index: int, response: Response) -> None:
-            keep(requests[index], response)
+            keep([(requests[index], response)])
             responses[index] = response
 
         for index, (prompt, request) in enumerate(zip(prompts, requests, strict=True)):

@@ -26,8 +26,7 @@ from heavydistill.models.request import (
     Engine,
     Keep,
     Message,
-    Request,
-    Response,
+    Sample,
     after_system,
     discard,
     fields_of,
@@ -51,7 +50,6 @@ EXTRAS = (
     "unknown_finish_reason",
 )
 Conversation = list[Message]
-Sample = tuple[Request, Response]
 _PLAIN = ("prompt_tokens", "completion_tokens", "answer_text")
 
 
@@ -127,7 +125,7 @@ class HeavyLLM(LLM):
         self._engine = None
 
     def report_to(self, keep: Keep) -> None:
-        """Call ``keep`` with each response that does not come from the journal."""
+        """Call ``keep`` with the responses that do not come from the journal."""
         self._keep = keep
 
     def drain(self) -> None:

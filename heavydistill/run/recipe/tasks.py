@@ -20,10 +20,10 @@ from heavydistill.errors import HeavydistillError
 from heavydistill.heavy.episode import Episode, Rules, SampleAsk
 from heavydistill.heavy.judge_votes import Vote, ballot_of
 from heavydistill.heavy.prompts import Prompt, judge_prompt, load
-from heavydistill.models.request import INTERRUPTED, conversation, fields_of, user_turn
+from heavydistill.models.request import INTERRUPTED, Sample, conversation, fields_of, user_turn
 from heavydistill.models.tokenizer import reader_of
 from heavydistill.run.recipe.distilabel import StepInput, Task
-from heavydistill.run.recipe.llm import Conversation, HeavyLLM, Sample
+from heavydistill.run.recipe.llm import Conversation, HeavyLLM
 from heavydistill.run.recipe.steps import Row, advance, episode_of
 from heavydistill.schema import (
     Deliberation,

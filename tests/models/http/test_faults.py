@@ -117,7 +117,7 @@ def test_a_server_that_wants_to_be_left_alone_for_a_day_stops_the_run_and_it_goe
     with faulty(retry_after="86400") as server:
         server.plan = lambda body, attempt: "busy for" if body["seed"] == 3 else None
         with asking(server, concurrency=1) as engine, pytest.raises(StoppedError) as caught:
-            engine.generate(requests(8), lambda request, response: kept.append(request.seed))
+            engine.generate(requests(8), lambda samples: kept.extend(r.seed for r, _ in samples))
         assert kept == [0, 1, 2] and len(server.requests) == 4
         assert "a pause of 86,400 s" in caught.value.what
         assert "endpoint.timeout_s (600 s)" in caught.value.what
@@ -277,7 +277,7 @@ def test_prompts_that_are_refused_do_not_stop_the_run():
     with faulty() as server:
         server.plan = lambda body, attempt: "refused" if "+1?" in str(body["messages"]) else None
         with asking(server, concurrency=1) as engine:
-            responses = engine.generate(prompts(6, samples=2), lambda *each: kept.append(each))
+            responses = engine.generate(prompts(6, samples=2), kept.extend)
         assert [response.failure for response in responses] == ["rejected"] * 12
         # A plain question has told, once, and is no part of the run.
         plain = [body for _, body in server.requests if "+1?" not in str(body["messages"])]
@@ -300,7 +300,7 @@ def test_a_run_that_must_stop_keeps_what_is_in_flight(fault, error, said):
 
         server.plan = plan
         with pytest.raises(error, match=said):
-            engine.generate(requests(50), lambda request, response: kept.append(request.seed))
+            engine.generate(requests(50), lambda samples: kept.extend(r.seed for r, _ in samples))
         assert sorted(body["seed"] for _, body in server.requests) == list(range(8))
         assert set(kept) - {3} == set(range(8)) - {3}
 

@@ -56,7 +56,7 @@ def test_a_run_stops_after_eight_responses_with_the_same_end_that_nobody_knows(s
     kept: list[str | None] = []
     stopped = messages.raises("same_wrong_end", end="odd")
     with asking(server, concurrency=1) as engine, stopped:
-        engine.generate(requests(20), lambda _, response: kept.append(response.failure))
+        engine.generate(requests(20), lambda samples: kept.extend(r.failure for _, r in samples))
     # Each is paid, so it is kept; one more may have been sent before the eighth was written.
     assert len(server.asked) == len(kept) and len(kept) in (3 + 8, 3 + 9)
     assert caplog.text.count("reason 'odd'") == 2  # at the first one, and at the end

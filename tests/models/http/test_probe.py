@@ -168,7 +168,7 @@ def test_a_server_that_comes_back_must_have_the_same_model(seed):
 
     def ask() -> None:
         try:
-            ends.append(engine.generate([request], lambda *pair: kept.append(pair)))
+            ends.append(engine.generate([request], kept.extend))
         except StoppedError as error:
             ends.append(error)
 

@@ -28,7 +28,7 @@ from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.local import engine as local
 from heavydistill.models.local.engine import LocalEngine, _processors, _Sampler
 from heavydistill.models.registry import profile_at, revision_of
-from heavydistill.models.request import Request, Response, user_turn
+from heavydistill.models.request import Request, Response, Sample, user_turn
 from heavydistill.store.journal import Journal
 
 CONTEXT = 128
@@ -139,7 +139,8 @@ def test_what_ended_before_a_batch_was_broken_off_is_in_the_journal(engine, tmp_
         engine.is_drained = False
         journal, asked = Journal(tmp_path / "journal"), []
 
-        def keep(request: Request, response: Response) -> None:
+        def keep(samples: list[Sample]) -> None:
+            ((request, response),) = samples
             asked.append(request.seed)
             assert sample(response) == whole[request.seed]
             if how == "drain":
