@@ -44,6 +44,7 @@ from heavydistill.models.http.failures import (
     failure_of,
     wrong_key,
 )
+from heavydistill.models.http.group_commit import GroupCommit
 from heavydistill.models.http.limits import Server, back_off, refusal_wait
 from heavydistill.models.http.probe import Evidence, ModelCheck
 from heavydistill.models.http.replies import Redactor, retry_after
@@ -56,7 +57,6 @@ from heavydistill.models.request import (
     Keep,
     Request,
     Response,
-    Sample,
     discard,
     plain_question,
     texts_of,
@@ -72,7 +72,6 @@ _WRONG_KEY = 401
 _DOUBTFUL: frozenset[Failure | None] = frozenset({"rejected", "malformed", "server", "cut_off"})
 _MOST_SAID = 2000  # maximum characters of an error
 _BUDGET_POLL_S = 0.5
-_GATHER_S = 0.05  # no request waits for it, because the slot of a response is free by then
 _CACHED_BYTES = 4096  # about 1,024 tokens, from which on OpenAI and others cache a prompt
 _LEAD_S = 60.0
 _LONGEST_BACK_OFF_S = 30.0
@@ -125,9 +124,7 @@ class OpenAIEngine:
         # Threads write to the journal and count tokens, so that other requests can continue.
         self._threads = ThreadPoolExecutor()
         self._cut_prompts = CutPrompts(profile, self._ask_at, self._threads)
-        # Responses that wait to be kept, by callback, with the task that will keep them.
-        self._unkept: dict[Keep, tuple[list[Sample], asyncio.Task[None]]] = {}
-        self._keeping = asyncio.Lock()
+        self._commit = GroupCommit(self._threads)
         self._in_flight: set[asyncio.Task[object]] = set()
         # Long prompts whose first request is under way, and whether its response has begun.
         self._begun: dict[str, asyncio.Event] = {}
@@ -226,8 +223,8 @@ class OpenAIEngine:
             calls = list(self._in_flight)
             for task in calls:
                 task.cancel()
-            keeping = [task for _, task in self._unkept.values()]
-            await asyncio.gather(*calls, *keeping, return_exceptions=True)
+            await asyncio.gather(*calls, return_exceptions=True)
+            await self._commit.end()
 
         submit(end()).result()
         close_client(self._client)
@@ -254,7 +251,7 @@ class OpenAIEngine:
         ended = {i: r for i, r in enumerate(answered) if r.failure not in again and not is_doubted}
         unkept = [(samples[i], r) for i, r in ended.items() if r is not INTERRUPTED]
         if unkept and keep is not discard:
-            await self._kept(unkept, keep)
+            await self._commit.keep(unkept, keep)
         with self._stopping():
             self._breaker.require_known_ends()
         left = [i for i in range(len(samples)) if i not in ended]
@@ -268,24 +265,6 @@ class OpenAIEngine:
         if is_doubted and any(response.failure is None for response in ended.values()):
             self._ask_singly("a request for several samples fails where one for each works")
         return [ended[index] for index in range(len(samples))]
-
-    async def _kept(self, samples: list[Sample], keep: Keep) -> None:
-        """Call ``keep`` in a thread, with these samples and all that end at about the same time.
-
-        A flush to disk costs the same for many samples as for one. Whoever stops waiting here takes
-        no samples away.
-        """
-        if keep not in self._unkept:
-            self._unkept[keep] = [], self._loop.create_task(self._keep_gathered(keep))
-        gathered, task = self._unkept[keep]
-        gathered += samples
-        await asyncio.shield(task)
-
-    async def _keep_gathered(self, keep: Keep) -> None:
-        await asyncio.sleep(_GATHER_S)
-        async with self._keeping:  # on a slow disk, more samples gather while it flushes
-            samples, _ = self._unkept.pop(keep)
-            await self._loop.run_in_executor(self._threads, keep, samples)
 
     @contextmanager
     def _stopping(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from heavydistill.models.local.engine import LocalEngine
-from heavydistill.models.request import INTERRUPTED, Request, Response
+from heavydistill.models.request import INTERRUPTED, Request, Response, Sample
 from heavydistill.models.thinking import Listen, LiveText
 
 COLLECT_S = 0.005
@@ -78,8 +78,9 @@ class LocalQueue:
         """Answer a batch, in the thread of the model."""
         by_request = {id(each.request): each for each in batch}
 
-        def keep(request: Request, response: Response) -> None:
-            loop.call_soon_threadsafe(_settle, by_request[id(request)], response)
+        def keep(samples: list[Sample]) -> None:
+            for request, response in samples:
+                loop.call_soon_threadsafe(_settle, by_request[id(request)], response)
 
         def listen(index: int, text: str) -> bool:
             if (each := batch[index]).is_wanted and each.live.is_heard:

@@ -51,7 +51,7 @@ class SlowDisk:
         self._released.set()
 
     def _waiting(self) -> int:
-        return sum(len(samples) for samples, _ in [*self.engine._unkept.values()])
+        return sum(len(samples) for samples, _ in [*self.engine._commit._gathered.values()])
 
 
 @contextlib.contextmanager
@@ -143,7 +143,9 @@ def test_the_last_responses_are_kept_when_the_engine_ends(is_drained):
         calls = [pool.submit(engine.generate, requests(1), keep)]
         assert begun.wait(60)
         calls += [pool.submit(engine.generate, requests(3), keep)]
-        assert eventually(lambda: [len(each) for each, _ in [*engine._unkept.values()]] == [3], 60)
+        assert eventually(
+            lambda: [len(each) for each, _ in [*engine._commit._gathered.values()]] == [3], 60
+        )
         if is_drained:
             engine.drain()
             assert [len(call.result(60)) for call in calls] == [1, 3]
