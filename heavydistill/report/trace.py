@@ -9,7 +9,7 @@ Not covered: selecting a trace, and the whole prompt of a cache.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -79,12 +79,29 @@ def _print_generation(
     )
     if generation.error is not None:
         console.print(Text("error: ", style="red") + plain(generation.error))
-    if generation.reasoning.strip():
-        console.print(Text("reasoning:", style="dim"))
-        _print_body(generation.reasoning, console, full, style="dim")
-    if generation.answer_text.strip():
-        console.print(Text("answer:", style="dim"))
-        _print_body(generation.answer_text, console)
+    for label, text in texts_of(generation):
+        console.print(plain(f"{label}:", style="dim"))
+        is_answer = label == "answer"
+        _print_body(text, console, full or is_answer, style="" if is_answer else "dim")
+
+
+def texts_of(generation: Generation) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) for the texts in the turns of a response that are not empty, in order.
+
+    They include the errors of tools, but not the error of the response.
+    """
+    turns = generation.turns
+    called = {call.id: call.name for turn in turns for call in turn.calls}
+    for turn in turns:
+        label = {"assistant": "text", "tool": f"result of {called.get(turn.result_of, 'a call')}"}
+        is_answer = turn is turns[-1] and turn.role == "assistant" and not turn.calls
+        texts = [
+            ("reasoning", turn.thinking),
+            ("answer" if is_answer else label.get(turn.role, turn.role), turn.text),
+            *((f"call of {call.name}", call.arguments) for call in turn.calls),
+            ("error", turn.error if turn.error and turn.error != generation.error else ""),
+        ]
+        yield from (each for each in texts if each[1].strip())
 
 
 def _verdict(generation: Generation) -> Text:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import runs
 from browsing import PHONE, visiting
-from generations import altered, problem, trajectory, unboxed
+from generations import altered, problem, trajectory, unboxed, with_tool
 from marked import eventually
 
 from heavydistill.config.versioned import write_versioned
@@ -260,6 +260,26 @@ def test_search_finds_what_stands_deep_in_a_text(browser, report, traces):
         assert visit.page.evaluate("CSS.highlights.get('found').size") >= 1
         visit.page.click("#clear")
         assert visit.counted == f"{PROBLEMS} problems"
+
+
+def test_the_turns_of_a_response_are_shown_in_their_order_and_searched(browser, written):
+    result = "The tool returned\t\\frac12"
+    other = Trace(problem=problem(id="q"), pool=[trajectory("It is 5.", "Easy.")])
+    shown = Trace(problem=problem(), pool=[with_tool(result)])
+    with visiting(browser, written(other, shown)) as visit:
+        visit.press("/")
+        visit.page.keyboard.type("\\frac12")
+        visit.press("Enter")
+        visit.says("#searched", "2 of 2 searched")
+        assert visit.listed == ["p"]
+        visit.press("Escape", "j")
+        visit.shows("p")
+        blocks = visit.page.locator("article.response .block")
+        assert blocks.locator("h5").all_text_contents() == [
+            *("reasoning", "text", "call of python"),
+            *("result of python", "reasoning", "answer"),
+        ]
+        assert "2 + 3" in blocks.nth(2).inner_text()
 
 
 @pytest.mark.parametrize("button", ["stop", "clear"])

@@ -1,7 +1,7 @@
 import dataclasses
 
 import pytest
-from generations import ballot, cache, deliberation, item, trajectory
+from generations import ballot, cache, deliberation, item, trajectory, with_tool
 
 from heavydistill.heavy.judge_votes import Vote, verdict_of
 from heavydistill.report.trace import print_trace
@@ -114,6 +114,19 @@ def test_reasoning_is_folded_unless_all_is_wanted(trace, printed):
     endless = dataclasses.replace(trace.pool[0], reasoning="so " * 5000)
     text = printed(print_trace, dataclasses.replace(trace, pool=[endless], caches=[]))
     assert len(text.splitlines()) < 60
+
+
+def test_several_turns_are_printed_in_their_order_with_calls_and_results(trace, printed):
+    lines = _normal(printed(print_trace, dataclasses.replace(trace, pool=[with_tool()], caches=[])))
+    story = ["reasoning:", "Let me compute.", "text:", "I ask Python.", "call of python:"]
+    story += ['{"code": "2 + 3"}', "result of python:", "5", "reasoning:", "As expected."]
+    story += ["answer:", "It is 5."]
+    start = lines.index("reasoning:")
+    assert lines[start : start + len(story)] == story
+    failed = dataclasses.replace(trace, pool=[with_tool("", "timed out")], caches=[])
+    lines = _normal(printed(print_trace, failed))
+    assert "result of python:" not in lines
+    assert lines[lines.index("error:") + 1] == "timed out"
 
 
 def test_a_later_round_names_the_deliberations_that_it_read(trace, printed):

@@ -47,6 +47,7 @@ from heavydistill.report.page.html import shipped
 from heavydistill.report.page.plots import pattern_definitions
 from heavydistill.report.page.runs import SIDES, ReportedRun, RunFigures, figures, find, name_of
 from heavydistill.report.page.sections import environment, of_all, of_folder, of_run
+from heavydistill.report.trace import texts_of
 from heavydistill.schema import FAILED, Deliberation, Generation, Problem, Trace, to_row
 from heavydistill.store.traces import read_files, writing
 from heavydistill.text.checked_claims import attempts_by_cache, checked_claims
@@ -269,6 +270,9 @@ def whole(trace: Trace) -> dict[str, object]:
         for key in ("model", "served_model"):
             shown[key] = name_of(shown[key])
         shown["unanswered"] = unanswered_because(response) is not None
+        shown["texts"] = list(texts_of(response))
+        for key in ("reasoning", "answer_text", "turns_json"):
+            del shown[key]
     for cache, shown in zip(trace.caches, row["caches"], strict=True):
         shown["blocks"] = blocks_of(cache)
         shown["reader"] = name_of(cache.reader)

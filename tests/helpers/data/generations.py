@@ -13,9 +13,12 @@ from heavydistill.schema import (
     Deliberation,
     Label,
     Problem,
+    ToolCall,
     Trace,
     Trajectory,
+    Turn,
     Verdict,
+    turns_as_json,
 )
 
 
@@ -48,6 +51,17 @@ def deliberation(answer_text: str, reasoning: str = "", **fields: Any) -> Delibe
 def trajectory(answer_text: str, reasoning: str = "", **fields: Any) -> Trajectory:
     """A right one, unless ``label`` or another field says otherwise."""
     return _right(Trajectory, "t", answer_text, reasoning, fields)
+
+
+def with_tool(result: str = "5", error: str | None = None) -> Trajectory:
+    """One of several turns, with a call of a tool and its result."""
+    call = ToolCall(id="c1", name="python", arguments='{"code": "2 + 3"}')
+    turns = [
+        Turn(role="assistant", thinking="Let me compute.", text="I ask Python.", calls=[call]),
+        Turn(role="tool", text=result, result_of="c1", error=error),
+        Turn(role="assistant", thinking="As expected.", text="It is 5."),
+    ]
+    return trajectory("", turns_json=turns_as_json(turns))
 
 
 def unboxed(**fields: Any) -> Trajectory:

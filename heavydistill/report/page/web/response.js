@@ -44,8 +44,7 @@ function responseCard(one, title, facts, query, id) {
   );
   if (one.error) card.append(textBlock(one.error, { label: `Error${one.failure ? ` (${one.failure})` : ""}` }));
   const found = (text) => Boolean(query) && text.toLowerCase().includes(query);
-  if (one.reasoning.trim()) card.append(textBlock(one.reasoning, { label: "Reasoning", open: found(one.reasoning) }));
-  if (one.answer_text.trim()) card.append(textBlock(one.answer_text, { label: "Answer", open: found(one.answer_text) }));
+  for (const [label, text] of one.texts) card.append(textBlock(text, { label: shortText(label), open: found(text) }));
   if (one.verdict?.evidence) card.append(evidence(one.verdict.evidence));
   return card;
 }

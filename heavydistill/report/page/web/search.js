@@ -8,7 +8,7 @@ function contains(trace, pattern) {
   const problem = trace.problem;
   if ([problem.id, problem.text, problem.reference, problem.source].some(has)) return true;
   return [...trace.pool, ...trace.deliberations].some(
-    (one) => has(one.answer_text) || has(one.reasoning) || has(one.verdict?.extracted) || has(one.error),
+    (one) => one.texts.some(([, text]) => has(text)) || has(one.verdict?.extracted) || has(one.error),
   );
 }
 
