@@ -83,6 +83,7 @@ def tokenize_sources(
             "Build them with a larger share, e.g. --set validation=0.3, or train with "
             "--eval_strategy no --load_best_model_at_end false.",
         )
+    _learn_once(sources, whole)
     lengths = [tokens for splits in whole for part in splits.values() for tokens in part["tokens"]]
     max_length = _max_length(config, base, lengths)
     parts = [
@@ -98,6 +99,23 @@ def tokenize_sources(
         if count < len(rows := part.splits["train"]):
             part.splits["train"] = rows.shuffle(seed=config.seed).select(range(count))
     return parts, max_length
+
+
+def _learn_once(
+    sources: Sequence[tuple[SetSource, SetsFolder]], whole: Sequence[dict[str, Dataset]]
+) -> None:
+    """Remove a deliberator's plain problems if the thinker's rows, of which they are copies, are
+    all learnt too."""
+    thinkers = {
+        folder.folder
+        for source, folder in sources
+        if source.role == "thinker" and source.fraction is None
+    }
+    for (source, folder), splits in zip(sources, whole, strict=True):
+        if source.role == "deliberator" and folder.folder in thinkers:
+            for split, rows in splits.items():
+                own = [place for place, role in enumerate(rows["role"]) if role == source.role]
+                splits[split] = rows.select(own)
 
 
 def _split(

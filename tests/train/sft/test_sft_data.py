@@ -206,6 +206,21 @@ def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets, tmp_path):
     assert len(thinker) == len(deliberator) < 21
 
 
+def test_a_plain_problem_of_the_deliberators_rows_is_learnt_once_with_the_thinkers_rows(sets):
+    """The plain problems are copies of the thinker's rows, so that a deliberator keeps thinking."""
+    keys = {"eval_strategy": "steps"}
+    alone = reading(sets, role="deliberator", **keys).parts[0].splits["train"]
+    assert "thinker" in set(alone["role"])
+    thinker, deliberator = (
+        part.splits["train"] for part in reading(sets, role="both", **keys).parts
+    )
+    assert len(thinker) == len(rows(sets, "sft_thinker", "train"))
+    assert deliberator["generation"] == [
+        name for name, role in zip(alone["generation"], alone["role"], strict=True)
+        if role == "deliberator"
+    ]  # fmt: skip
+
+
 Row = tuple[str, int, int]  # role, tokens of the prompt, tokens that are learnt
 ROW = st.tuples(st.sampled_from(["thinker", "deliberator"]), st.integers(1, 30), st.integers(1, 20))
 
