@@ -32,7 +32,9 @@ from heavydistill.models.http.cut_prompts import LARGER_CONTEXT, is_cut, plain_p
 from heavydistill.models.http.engine import beyond_openai
 from heavydistill.models.http.failures import REPEATABLE, failure_of, wrong_key
 from heavydistill.models.http.finish_reasons import PARSER_AT_FAULT, PARSER_FIX
+from heavydistill.models.http.probe import TOKEN_IDS
 from heavydistill.models.http.replies import Redactor, retry_after
+from heavydistill.models.http.scoring import PromptScorer, Scored, TokenScores, most_top
 from heavydistill.models.http.transport import submit
 from heavydistill.models.profiles import Profile
 from heavydistill.models.request import Response, user_turn
@@ -52,6 +54,7 @@ _ENOUGH = 4096  # Tokens for the thinking about a short sum
 _SAMPLES = 4
 _CLEARLY = 1.5  # Ratio from which two token counts clearly differ
 _FIRST_BACK_OFF_S = 0.5
+_TOO_MANY = 10**6  # likeliest tokens, more than any vocabulary has
 _NOT_OF_THE_REQUEST = (401, 402, 403, 408, 429, 503, 529)  # Faults of the key, credit or load
 _CONTEXT_SAID = re.compile(
     r"(?:maximum context length|max_model_len|context window)\D{0,12}(\d[\d,]*)", re.IGNORECASE
@@ -137,7 +140,7 @@ class Examination:
         self._client = open_client(endpoint, endpoint.key)
         checks: tuple[Callable[[], Finding], ...] = (
             *(self._context, self._length, self._output, self._parameters, self._finish),
-            *(self._thinking, self._stream, self._usage, self._samples, self._seed),
+            *(self._thinking, self._stream, self._usage, self._samples, self._scores, self._seed),
             *((self._long_prompt,) if patient.cache_tokens else ()),
         )
         try:
@@ -484,6 +487,21 @@ class Examination:
                 "seed", "ok", "the same text for the same seed, and another text for another seed"
             )
         return Finding("seed", "ok", "without effect: samples differ, and cannot be repeated")
+
+    def _scores(self) -> Finding:
+        """Whether the server can be the teacher of a distillation, which no run needs."""
+        scorer, asked = PromptScorer(self._profile, self._endpoint), [Scored(TOKEN_IDS)]
+        try:
+            (found,) = scorer.scores(asked)
+            (more,) = scorer.scores(asked, _TOO_MANY) if isinstance(found, TokenScores) else [found]
+        finally:
+            scorer.close()
+        use = "the teacher of `heavydistill distill --teacher_endpoint`"
+        if isinstance(found, Response):
+            return Finding("prompt scores", "ok", f"none, so it cannot be {use}: {found.error}")
+        most = most_top(more.error or "") if isinstance(more, Response) else None
+        text = f"log-probabilities of a prompt's tokens and of the {most or 'N'} likeliest in each"
+        return Finding("prompt scores", "ok", f"{text} place, so it can be {use}")
 
     def _long_prompt(self) -> Finding:
         context: int = self._seen.get("context", self._patient.context.tokens)

@@ -112,7 +112,7 @@ def check_files(
     for key, kind in (("run", "generate"), ("evaluate", "evaluate")):
         if values.get(key):
             load_config(shipped_file(kind, values[key]))
-    for model in ("model", "teacher_model"):
+    for model in ("model", *["teacher_model"] * (not values.get("teacher_endpoint"))):
         if given := values.get(f"{model}_name_or_path"):
             locate_base(given, values.get(f"{model}_revision"))
     if output := values.get("output_dir") or (sources and folder_of(roles_of(sources))):

@@ -397,3 +397,15 @@ def test_a_model_that_reads_no_caches_gets_no_long_prompt():
     with cutting() as server:
         seen = Examination(patient(), Endpoint(base_url=server.base_url), ESTIMATE)
     assert not server.plain and seen.findings[-1].check == "seed"
+
+
+@pytest.mark.parametrize(
+    ("most", "told"),
+    [
+        (None, "none, so it cannot be the teacher of `heavydistill distill --teacher_endpoint`"),
+        (20, "of the 20 likeliest in each place, so it can be the teacher of `heavydistill"),
+    ],
+)
+def test_it_says_whether_a_server_can_be_the_teacher_of_a_distillation(most, told):
+    found = visit(habits(max_logprobs=most))[2]["prompt scores"]
+    assert found.result == "ok" and told in found.text

@@ -94,14 +94,19 @@ def fake_clock() -> Iterator[None]:
 
     loop: Any = transport.loop()
     clock = _clock = _Clock(loop)
-    ask, leave = transport.Transport.ask, ClientSession.__aexit__
+    leave = ClientSession.__aexit__
 
-    async def asked(*request: Any) -> None:
-        clock.asked += 1
-        try:
-            await ask(*request)
-        finally:
-            clock.asked -= 1
+    def counted(name: str) -> Any:
+        ask = getattr(transport.Transport, name)
+
+        async def asked(*request: Any) -> Any:
+            clock.asked += 1
+            try:
+                return await ask(*request)
+            finally:
+                clock.asked -= 1
+
+        return mock.patch.object(transport.Transport, name, asked)
 
     async def entered(session: ClientSession) -> ClientSession:
         clock.asked += 1
@@ -114,7 +119,8 @@ def fake_clock() -> Iterator[None]:
             clock.asked -= 1
 
     with (
-        mock.patch.object(transport.Transport, "ask", asked),
+        counted("ask"),
+        counted("fetch"),
         # Whoever asks a server once has a session for it.
         mock.patch.object(ClientSession, "__aenter__", entered),
         mock.patch.object(ClientSession, "__aexit__", left),

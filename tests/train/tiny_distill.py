@@ -1,10 +1,14 @@
 """Small distillations of the micro student by the micro teacher, for tests."""
 
+import contextlib
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import tiny_rollouts
 import trainings
+from scoring_server import ScoringServer, scoring
 from tiny_grpo import ON_A_CPU, STUDENT
 
 _USUAL = {
@@ -44,6 +48,61 @@ def teacher(dtype: str = "float32") -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(TEACHER, dtype=getattr(torch, dtype))
+
+
+@functools.cache
+def _served_weights(dtype: str) -> Any:
+    return teacher(dtype)
+
+
+def logprobs(ids: list[int], dtype: str = "float32") -> list[list[float]]:
+    """The micro teacher's log-probabilities of all words behind each token but the last."""
+    import torch
+
+    with torch.no_grad():
+        logits = _served_weights(dtype)(torch.tensor([ids])).logits[0, :-1]
+    rows: list[list[float]] = logits.float().log_softmax(dim=-1).tolist()
+    return rows
+
+
+@contextlib.contextmanager
+def served_teacher(**settings: Any) -> Iterator[ScoringServer]:
+    """A server that really computes the log-probabilities of the micro teacher."""
+    _served_weights("float32")  # before a test forbids to load any
+    split = functools.partial(rollouts.tokenizer().encode, add_special_tokens=False)
+    usual = {"logprobs": logprobs, "split": split, "words": len(rollouts.tokenizer())}
+    with scoring(ScoringServer(**{**usual, **settings})) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def served_trainer(
+    folder: Path,
+    server: ScoringServer,
+    top_k: int = 0,
+    own: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Iterator[Any]:
+    """A trainer whose teacher is at this server, while the block runs."""
+    from heavydistill.config.models import Endpoint
+    from heavydistill.models.http.scoring import PromptScorer
+    from heavydistill.models.registry import profile_at
+    from heavydistill.train.distill.served_trainer import ServedDistillTrainer
+
+    endpoint = Endpoint(base_url=server.base_url, retries=1)
+    scorer = PromptScorer(profile_at(server.model, endpoint), endpoint)
+    keys = {"beta": 0.0 if top_k else 1.0, "teacher_endpoint": server.base_url, **changes}
+    with contextlib.closing(scorer):
+        yield ServedDistillTrainer(
+            scorer=scorer,
+            teacher="The teacher",
+            top_k=top_k,
+            model=STUDENT,
+            args=arguments(folder, **keys),
+            train_dataset=rollouts.problems(12),
+            processing_class=rollouts.tokenizer(),
+            **(own or {}),
+        )
 
 
 def trainer(

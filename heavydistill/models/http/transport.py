@@ -123,6 +123,26 @@ class Transport:
             if not completion.is_whole:
                 raise TimeoutError(f"no text came for {self._patience_s:g} s") from None
 
+    async def fetch(self, url: str, path: str, body: dict[str, object], most_bytes: int) -> Any:
+        """Send a body to a path below a base URL and return the JSON of the reply.
+
+        Raises as ``ask`` does; a reply that is longer than ``most_bytes``, or no JSON, is a
+        ValueError.
+        """
+        try:
+            async with (
+                asyncio.timeout(self._patience_s),
+                await self._sent(url, body, path=path) as answer,
+            ):
+                if answer.status >= _REFUSED:
+                    raise await self._refusal(answer)
+                whole = await beginning(answer, most_bytes + 1)
+        except TimeoutError:
+            raise TimeoutError(f"no reply came in {self._patience_s:g} s") from None
+        if len(whole) > most_bytes:
+            raise ValueError(f"the reply has more than {most_bytes:,} bytes")
+        return json_of(whole)
+
     async def _read_stream(
         self,
         answer: ClientResponse,
@@ -158,7 +178,11 @@ class Transport:
         return RefusedError(answer.status, answer.headers, self._redact(said))
 
     async def _sent(
-        self, url: str, body: dict[str, object], headers: Mapping[str, str] | None
+        self,
+        url: str,
+        body: dict[str, object],
+        headers: Mapping[str, str] | None = None,
+        path: str = "chat/completions",
     ) -> ClientResponse:
         """Send a request and return the response object as soon as the response begins."""
         from aiohttp import RedirectClientError
@@ -167,7 +191,7 @@ class Transport:
             self._proxies[url] = proxy_of(url)
         try:
             return await self._session.post(
-                f"{url.rstrip('/')}/chat/completions",
+                f"{url.rstrip('/')}/{path}",
                 data=json.dumps(body).encode(),
                 headers={"Content-Type": "application/json", **(headers or {})},
                 proxy=self._proxies[url],

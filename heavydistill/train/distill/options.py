@@ -7,14 +7,17 @@ import TRL, because the fields are read before TRL is loaded (see ``arguments``)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from heavydistill.config.models import Endpoint
+from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import Refused, option
 from heavydistill.train.rollouts.options import ASK, LEAVE_OUT, RolloutOptions
 
 _OBJECTIVES = {0.0: "forward KL", 1.0: "reverse KL"}
+_TOP_K = 20  # what vLLM gives unless it is started with another --max-logprobs
 _TEACHER = "a folder, an id on the Hub, or a profile's name"
 
 
@@ -32,6 +35,11 @@ class DistillOptions(RolloutOptions):
         **RolloutOptions.recorded,
         "unmeasured": ASK,
         "mask_truncated_completions": True,
+        "teacher_top_k": _TOP_K,
+    }
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
+        **RolloutOptions.bounds,
+        "teacher_top_k": (1, 1000),
     }
     refused: ClassVar[Refused] = {
         **RolloutOptions.refused,
@@ -40,6 +48,20 @@ class DistillOptions(RolloutOptions):
 
     teacher_model_name_or_path: str | None = option(
         None, f"Teacher, of the same tokenizer and chat template: {_TEACHER}."
+    )
+    # TRL reads the second type from a flag.
+    teacher_endpoint: dict | str | None = field(  # type: ignore[type-arg]
+        default=None,
+        metadata={
+            "help": "Address of a vLLM server with the teacher, or YAML with the keys of section "
+            "`endpoint` of a run, such as `{base_url: URL, concurrency: 64}`. [default: the "
+            "teacher runs on this machine]"
+        },
+    )
+    teacher_top_k: int = option(
+        _TOP_K,
+        "With teacher_endpoint and beta 0: number of the teacher's likeliest tokens to learn from "
+        "in each place; the server's --max-logprobs must allow it.",
     )
     unmeasured: str = option(
         ASK,
@@ -80,6 +102,64 @@ class DistillOptions(RolloutOptions):
         trl: Any = self  # its fields have no types here
         self.objective = _OBJECTIVES.get(trl.beta, f"generalized JSD, beta {trl.beta:g}")
         """Name of the divergence of student and teacher."""
+        self.teacher_server = self._teacher_server()
+        """Where the teacher is served; None if it runs on this machine."""
+        if self.teacher_server:
+            self._check_served()
+            top = f"top {self.teacher_top_k}" if self.top_k_of_teacher else "sampled tokens"
+            self.objective += f" of {top}"
+        elif self.teacher_top_k != _TOP_K:
+            raise ConfigError(
+                "teacher_top_k is given, but a teacher on this machine gives all probabilities",
+                "Leave it out, or give --teacher_endpoint.",
+            )
+
+    @property
+    def top_k_of_teacher(self) -> int:
+        """Return the number of likeliest tokens that a served teacher gives, 0 for none."""
+        trl: Any = self
+        return 0 if trl.beta else self.teacher_top_k
+
+    def _teacher_server(self) -> Endpoint | None:
+        given = self._yaml("teacher_endpoint")
+        if given is None:
+            return None
+        tree = given if isinstance(given, dict) else {"base_url": str(given)}
+        endpoint = parse_section(Endpoint, tree, "teacher_endpoint: ", "Correct the value.")
+        if not endpoint.base_url:
+            raise ConfigError(
+                "teacher_endpoint has no base_url",
+                "Start vLLM with the teacher, and give its address, e.g. http://localhost:8000/v1.",
+            )
+        return endpoint
+
+    def _check_served(self) -> None:
+        """Check what a served teacher cannot do otherwise."""
+        trl: Any = self
+        if trl.beta not in _OBJECTIVES:
+            raise ConfigError(
+                f"beta is {trl.beta:g}, but a server gives the teacher's probabilities of a few "
+                "tokens alone",
+                "Give --beta 1 (reverse KL of the sampled tokens) or --beta 0 (forward KL of the "
+                "teacher's likeliest ones), or a teacher on this machine.",
+            )
+        if trl.temperature != 1:
+            raise ConfigError(
+                f"temperature is {trl.temperature:g}, but vLLM applies none to the tokens of a "
+                "prompt, so that student and teacher would be compared at different ones",
+                "Give --temperature 1, or a teacher on this machine.",
+            )
+        if trl.beta and self.teacher_top_k != _TOP_K:
+            raise ConfigError(
+                "teacher_top_k is given, but with beta 1 the sampled tokens alone are scored",
+                "Leave it out, or give --beta 0.",
+            )
+        for name in ("teacher_model_init_kwargs", "teacher_model_revision"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"{name} is given, but the teacher is loaded by its server",
+                    "Leave it out, and start the server with it.",
+                )
 
     def _refuse_judging(self) -> None:
         given = {"prompts.judge": self.own_prompts.judge}

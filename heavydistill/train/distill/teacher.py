@@ -12,7 +12,9 @@ before any weights are loaded, these are compared:
 The output layers of one family may have different numbers of rows, padded beyond the tokenizer's
 length for speed. Then both are cut to the tokenizer's length for the loss (``trainer``).
 
-Not covered: a teacher of another tokenizer, or behind a server; whether it is any better.
+A teacher behind a server is looked at by ``served``.
+
+Not covered: a teacher of another tokenizer; whether it is any better.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from heavydistill.chat.template import Messages
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import Launch
 from heavydistill.train.base_model import BaseCheckpoint, load_checkpoint
+from heavydistill.train.distill.options import DistillOptions
+from heavydistill.train.distill.served import ServedTeacher, find_served
 from heavydistill.train.rollouts.data import Prompts
-from heavydistill.train.rollouts.options import RolloutOptions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -35,16 +38,18 @@ _OTHER = "Give a teacher of the student's family"
 
 
 def find_teacher(
-    config: RolloutOptions, base: BaseCheckpoint, prompts: Prompts, launch: Launch
-) -> BaseCheckpoint:
+    config: DistillOptions, base: BaseCheckpoint, prompts: Prompts, launch: Launch
+) -> BaseCheckpoint | ServedTeacher:
     """Find the teacher that ``config`` names, and compare it with the student ``base``.
 
     Raises:
         ConfigError: The teacher does not fit the student, the prompts or this machine.
-        TeacherError: The teacher cannot be loaded.
+        TeacherError: The teacher cannot be loaded, or its server cannot be used.
     """
+    if config.teacher_server:
+        return find_served(config, base, prompts, launch)
     given, revision = config.teacher_model_name_or_path, config.teacher_model_revision
-    teacher = load_checkpoint(given, revision, config.trust_remote_code)
+    teacher = load_checkpoint(str(given), revision, config.trust_remote_code)
     if teacher.is_quantized and launch.device == "cpu":
         raise ConfigError(
             f"The teacher {teacher.name} is quantized, which needs a GPU, and this training runs "
@@ -61,7 +66,7 @@ def find_teacher(
             "Launch with --accelerate zero2 or ddp.",
         )
     _check_prompts(base, teacher, prompts)
-    needed = prompts.longest + config.max_completion_length
+    needed = prompts.longest + int(config.max_completion_length or 0)
     if needed > teacher.context:
         raise ConfigError(
             f"The teacher {teacher.name} reads {teacher.context:,} tokens, but the longest prompt "
@@ -123,12 +128,15 @@ def _parting(one: str, other: str) -> Iterator[int]:
 
 
 def load_teacher(
-    config: Any, teacher: BaseCheckpoint, base: BaseCheckpoint, attention: str
+    config: Any, teacher: BaseCheckpoint, base: BaseCheckpoint, launch: Launch
 ) -> PreTrainedModel:
     """Load the weights of the teacher, in the precision of the computation unless one is given.
 
     TRL would load them in float32 on a CPU and GPU alike, and refuses another vocabulary size than
     the student's; the configuration of the model in memory gets that of ``base``.
+
+    Raises:
+        ConfigError: The teacher does not fit on the GPUs.
     """
     from trl.trainer.utils import create_model_from_path
 
@@ -136,7 +144,7 @@ def load_teacher(
     options = {
         "dtype": computed,
         "revision": config.teacher_model_revision,
-        "attn_implementation": attention,
+        "attn_implementation": launch.attention,
         "trust_remote_code": config.trust_remote_code,
         **(config.teacher_model_init_kwargs or {}),
     }
@@ -144,5 +152,13 @@ def load_teacher(
     if config.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         options["device_map"] = None
     model = create_model_from_path(teacher.path, **options)
+    places = [*getattr(model, "hf_device_map", {}).values()]
+    if elsewhere := sum(place in ("cpu", "disk") for place in places) * (launch.device != "cpu"):
+        raise ConfigError(
+            f"The teacher {teacher.name} is too large for the GPUs: {elsewhere} of its "
+            f"{len(places)} parts would be computed on the processor",
+            "Give a smaller teacher, more GPUs with --accelerate zero3, or a teacher behind a "
+            "server: --teacher_endpoint ADDRESS.",
+        )
     model.config.get_text_config().vocab_size = base.vocabulary
     return model

@@ -6,7 +6,9 @@ it in tiles from hidden states, so that no logits of a whole row are in memory. 
 the forward KL, with 1 the reverse one. The logits of both are divided by the temperature.
 
 Responses that were cut off are left out of the loss, unless they are chosen to be learnt. TRL would
-learn them, and rows that repeat themselves up to the limit would have most of the tokens.
+learn them, and rows that repeat themselves up to the limit would have most of the tokens. So is a
+response with an id that the tokenizer does not have, which a padded output layer can give and a
+teacher with a smaller one could not read.
 
 Not covered: a check of the weights that vLLM samples from, as in GRPO, because TRL does not ask
 vLLM for log-probabilities here.
@@ -40,6 +42,7 @@ class DistillTrainer(SamplingTrainer, DistillationTrainer):
     def __init__(self, *, cut_to: int | None = None, **options: Any) -> None:
         self._cut_to = cut_to
         super().__init__(**options)
+        self._words = len(self._tokenizer)
         self.num_generations_eval = self.args.num_generations_eval
 
     def _generate_and_score_completions(self, inputs: list[dict[str, object]]) -> Batch:
@@ -50,6 +53,11 @@ class DistillTrainer(SamplingTrainer, DistillationTrainer):
             ends = mask.new_tensor([*self.eos_token_ids, self._tokenizer.pad_token_id])
             last = output["completion_ids"].gather(1, mask.sum(dim=1, keepdim=True) - 1)
             learnt = mask * torch.isin(last, ends)
+        is_word = output["completion_ids"] < self._words
+        output["completion_ids"] = output["completion_ids"].where(
+            is_word, self._tokenizer.pad_token_id
+        )
+        learnt = learnt * is_word.all(dim=1, keepdim=True)
         output["tool_mask"] = learnt  # TRL's loss is over the tokens in both masks
         output["num_items_in_batch"] = self.accelerator.gather(learnt.sum()).sum()
         tokens = output["num_items_in_batch"].item()
@@ -70,12 +78,12 @@ class DistillTrainer(SamplingTrainer, DistillationTrainer):
         models = (unwrapped_student, self.accelerator.unwrap_model(self.teacher_model))
         with _cut_heads(models, self._cut_to):
             loss: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = super()._compute_loss(
-                unwrapped_student, _trimmed(inputs), num_items_in_batch
+                unwrapped_student, trimmed(inputs), num_items_in_batch
             )
         return loss
 
 
-def _trimmed(inputs: Batch) -> Batch:
+def trimmed(inputs: Batch) -> Batch:
     """Return a micro-batch without the columns that no row needs: padding, and unlearnt ends."""
     is_read, is_learnt = inputs["prompt_mask"].any(dim=0), inputs["tool_mask"].any(dim=0)
     prompt, completion = torch.stack([is_read.sum(), is_learnt.sum()]).tolist()

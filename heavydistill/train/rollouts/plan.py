@@ -27,6 +27,7 @@ from heavydistill.store.training_record import (
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
+from heavydistill.train.distill.served import ServedTeacher
 from heavydistill.train.held_out import GARBLED, HeldOut, Judge, held_out
 from heavydistill.train.loop import (
     TrainingPlan,
@@ -80,7 +81,8 @@ _RECORDED = (
 
 _OF_DISTILLATION = (LEARNT, "loss", "completions/clipped_ratio")
 
-FindTeacher = Callable[[BaseCheckpoint, Prompts, Launch], BaseCheckpoint]
+Teacher = BaseCheckpoint | ServedTeacher
+FindTeacher = Callable[[BaseCheckpoint, Prompts, Launch], Teacher]
 """Function that returns the teacher of a student on prompts, or raises why it cannot be one."""
 
 
@@ -97,7 +99,7 @@ class RolloutPlan(TrainingPlan, Generic[R]):
     held_out: HeldOut | None
     judge: ResolvedRun | None
     """Run whose judge decides undecided responses; None without a judge."""
-    teacher: BaseCheckpoint | None
+    teacher: Teacher | None
     """Model that scores the responses; None if they are rewarded."""
 
 

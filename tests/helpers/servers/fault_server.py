@@ -73,6 +73,7 @@ class FaultServer:
     written: int | None = None  # most tokens of a choice, and 100 read; None counts the texts
     counts_first: bool = False  # whether the tokens are those of the first choice, as llama.cpp
     tokenizes: bool = False
+    max_logprobs: int | None = None  # of the tokens of a prompt, if it gives any
     cut_reason: str = "length"  # finish reason of the long answer that doctor asks for
     end_reason: str = "stop"
     key: str = ""
@@ -175,7 +176,11 @@ class _Handler(Handler):
         if self.path == "/tokenize":
             words = body.get("content", "").split()
             return self.send_json(*(200, {"tokens": words}) if server.tokenizes else (404, {}))
-        if not self._knows_key() or self.answers_probe(body):
+        if not self._knows_key():
+            return None
+        if server.max_logprobs and "prompt_logprobs" in body:
+            return self._score(body, server.max_logprobs)
+        if self.answers_probe(body):
             return None
         if not body:  # it is asked whether the key is good
             return self._refuse(400, "nothing to complete")
@@ -184,6 +189,12 @@ class _Handler(Handler):
             if refusal := server.refusal(body):
                 return self._refuse(*refusal)
             self._answer(body, fault)
+
+    def _score(self, body: Body, most: int) -> None:
+        if body["prompt_logprobs"] > most:
+            return self._refuse(400, f"That is greater than max allowed: {most} (x=1000000)")
+        entries = [None, *({str(token): {"logprob": -1.0}} for token in body["prompt"][1:])]
+        return self.send_json(200, {"choices": [{"prompt_logprobs": entries}]})
 
     def _knows_key(self) -> bool:
         """Whether the key is that of the server; it is refused if not."""
