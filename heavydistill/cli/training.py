@@ -118,10 +118,10 @@ def distill(context: typer.Context) -> None:
 
     On-policy distillation by TRL, from a whole model that SFT made. The student deliberates on the
     caches of sets, or answers problems, and learns the teacher's distribution at every token; the
-    teacher, on this machine, must have the student's tokenizer and chat template. All flags of
-    TRL's DistillationConfig and ModelConfig work, except those that would sample from another
-    distribution; each says why. After a crash the same command with `--resume_from_checkpoint true`
-    continues from the last whole checkpoint.
+    teacher, on this machine or behind a vLLM server (`--teacher_endpoint`), must have the student's
+    tokenizer and chat template. All flags of TRL's DistillationConfig and ModelConfig work, except
+    those that would sample from another distribution; each says why. After a crash the same command
+    with `--resume_from_checkpoint true` continues from the last whole checkpoint.
     """
     _train("distill", context.args)
 

@@ -31,6 +31,8 @@ _LINES = {  # by name in the logs: label, colour, style, marker
     "eval_pass_at_1": ("pass@1: thinker", _GREEN, "-", "s"),
     "eval_hm_minus_v": ("HM - V", _BLUE, "-", "o"),
     "reward": ("reward", _BLUE, "-", ""),
+    "loss": ("loss", _BLUE, "-", ""),
+    "completions/clipped_ratio": ("cut off", _BLUE, "-", ""),
     "entropy": ("entropy", _BLUE, "-", ""),
     "completions/mean_length": ("mean", _BLUE, "-", ""),
     "frac_reward_zero_std": ("all rewards equal", _GREY, "-", ""),
@@ -48,6 +50,16 @@ _PANELS = (  # title, unit, guard, lines
     ("Length", "tokens a completion", "length", ["completions/mean_length"]),
     ("Groups without a signal", "share of groups", "all_right", _GROUPS),
 )
+# In place of panels of rewards, which a distillation does not have.
+_OF_DISTILLATION = {
+    "Training reward": ("Training loss", "nats a token", "loss", ["loss"]),
+    "Groups without a signal": (
+        "Cut off",
+        "share of responses",
+        "cut_off",
+        ["completions/clipped_ratio"],
+    ),
+}
 
 
 def series(history: Sequence[Mapping[str, float]], name: str) -> list[Point]:
@@ -85,13 +97,16 @@ def draw(
     import matplotlib
     from matplotlib.figure import Figure
 
+    is_rewarded = any("reward" in entry for entry in history)
+    other = {} if is_rewarded else _OF_DISTILLATION
+    panels = [other.get(panel[0], panel) for panel in _PANELS]
     folder.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # ignore the user's style
         matplotlib.rcParams.update({"svg.hashsalt": NAME, "font.size": 10})
         figure = Figure(figsize=(11, 9.5), layout="constrained")
         cells = figure.subplots(3, 2, sharex=True)
-        for axes, (title, unit, guard, lines) in zip(cells.flat, _PANELS, strict=True):
+        for axes, (title, unit, guard, lines) in zip(cells.flat, panels, strict=True):
             axes.set_title(title, loc="left", fontweight="bold")
             axes.set_ylabel(unit)
             axes.grid(alpha=0.25)

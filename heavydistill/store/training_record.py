@@ -32,7 +32,7 @@ class BaseModelUsed(Section):
     """The model that was trained."""
 
     name: str  # name of the model
-    revision: str  # commit on the Hub, or a digest of the files
+    revision: str  # commit on the Hub, or a digest of the files; empty for a served teacher
     template_sha256: str  # hash of the chat template used for training
     architecture: str = ""
     """Class of transformers that loads a vision-language model, of which the text tower was

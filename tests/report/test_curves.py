@@ -31,6 +31,14 @@ def test_what_was_not_logged_is_said(tmp_path):
     assert (tmp_path / "curves.svg").read_text(encoding="utf-8").count("nothing logged") >= 5
 
 
+def test_a_distillation_has_its_loss_and_cut_off_responses_in_place_of_rewards(tmp_path):
+    entries = [{"loss": 0.5, "completions/clipped_ratio": 0.1, "step": step} for step in (1, 2)]
+    draw(entries, tmp_path, [])
+    text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
+    assert "Training loss" in text and "Cut off" in text
+    assert "Training reward" not in text and text.count("nothing logged") == 4
+
+
 def test_a_single_point_is_seen_and_the_smoothing_is_said(tmp_path):
     marks = []
     for steps in ([1], [1, 2]):

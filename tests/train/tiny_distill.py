@@ -69,8 +69,8 @@ def logprobs(ids: list[int], dtype: str = "float32") -> list[list[float]]:
 def served_teacher(**settings: Any) -> Iterator[ScoringServer]:
     """A server that really computes the log-probabilities of the micro teacher."""
     _served_weights("float32")  # before a test forbids to load any
-    split = functools.partial(rollouts.tokenizer().encode, add_special_tokens=False)
-    usual = {"logprobs": logprobs, "split": split, "words": len(rollouts.tokenizer())}
+    split = functools.partial(tiny_rollouts.tokenizer().encode, add_special_tokens=False)
+    usual = {"logprobs": logprobs, "split": split, "words": len(tiny_rollouts.tokenizer())}
     with scoring(ScoringServer(**{**usual, **settings})) as server:
         yield server
 
@@ -99,8 +99,8 @@ def served_trainer(
             top_k=top_k,
             model=STUDENT,
             args=arguments(folder, **keys),
-            train_dataset=rollouts.problems(12),
-            processing_class=rollouts.tokenizer(),
+            train_dataset=tiny_rollouts.problems(12),
+            processing_class=tiny_rollouts.tokenizer(),
             **(own or {}),
         )
 

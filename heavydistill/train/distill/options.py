@@ -17,8 +17,13 @@ from heavydistill.train.arguments import Refused, option
 from heavydistill.train.rollouts.options import ASK, LEAVE_OUT, RolloutOptions
 
 _OBJECTIVES = {0.0: "forward KL", 1.0: "reverse KL"}
+# Keys of an endpoint that concern the requests for scores.
+_OF_REQUESTS = {
+    *("base_url", "api_key_env", "context", "concurrency", "requests_per_minute"),
+    *("tokens_per_minute", "timeout_s", "retries"),
+}
 _TOP_K = 20  # what vLLM gives unless it is started with another --max-logprobs
-_TEACHER = "a folder, an id on the Hub, or a profile's name"
+_TEACHER = "a folder, an id on the Hub, or a profile's name; of a server, its served name"
 
 
 @dataclass
@@ -130,6 +135,11 @@ class DistillOptions(RolloutOptions):
             raise ConfigError(
                 "teacher_endpoint has no base_url",
                 "Start vLLM with the teacher, and give its address, e.g. http://localhost:8000/v1.",
+            )
+        if unused := sorted(endpoint.model_fields_set - _OF_REQUESTS):
+            raise ConfigError(
+                f"teacher_endpoint has {', '.join(unused)}, which no request for scores uses",
+                "Leave it out.",
             )
         return endpoint
 

@@ -27,7 +27,7 @@ from trainings import (
 
 from heavydistill.store.sets.set_rows import SftRow
 from heavydistill.store.training_record import LEARNT, Launch, read_record
-from heavydistill.train.distill.teacher import find_teacher
+from heavydistill.train.distill.teacher import find_teacher, load_teacher
 from heavydistill.train.distill.train import new_trainer, parse, prepare, train
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -180,6 +180,31 @@ def test_output_layers_of_different_lengths_are_cut_unless_they_are_spread(sets,
     spread = Launch(processes=8, engine="zero3", device="cuda", attention="sdpa")
     with messages.raises("teacher_spread"):
         find_teacher(asked.config, plan.base, plan.prompts, spread)
+
+
+@pytest.mark.parametrize(("device", "is_refused"), [("NVIDIA H100", True), ("cpu", False)])
+def test_a_teacher_that_lands_on_the_processor_beside_gpus_is_refused(
+    sets, tmp_path, monkeypatch, device, is_refused
+):
+    from trl.trainer import utils
+
+    made = utils.create_model_from_path
+
+    def spread(*given: Any, **options: Any) -> Any:
+        model = made(*given, **options)
+        model.hf_device_map = {"model.layers.0": 0, "model.layers.1": "cpu", "lm_head": "disk"}
+        return model
+
+    monkeypatch.setattr(utils, "create_model_from_path", spread)
+    asked = arguments(sets, tmp_path / "out")
+    plan = prepare(asked)
+    launch = Launch(processes=1, engine="single", device=device, attention="sdpa")
+    given = (asked.config, plan.teacher, plan.base, launch)
+    if is_refused:
+        with messages.raises("teacher_too_large"):
+            load_teacher(*given)
+    else:
+        assert load_teacher(*given).hf_device_map
 
 
 def test_the_teacher_computes_in_the_precision_of_the_training(sets, tmp_path):

@@ -197,10 +197,13 @@ def test_output_layers_of_different_lengths_are_cut_for_the_loss_alone(tmp_path)
     assert cut.model.get_output_embeddings().weight.shape == before
 
 
-def generated(made: Any) -> Any:
-    """A generation: its responses 0 and 2 end, 1 and 3 are cut off."""
+ENDING = [[200, 201, END], [300, 301, 302, 303], [400, END], [500, 501, 502]]
+"""Responses of which 0 and 2 end, 1 and 3 are cut off."""
+
+
+def generated(made: Any, written: list[list[int]] = ENDING) -> Any:
+    """A generation of four responses."""
     prompts = [[101, 102, 103]] * 4
-    written = [[200, 201, END], [300, 301, 302, 303], [400, END], [500, 501, 502]]
     made._generate = lambda _: (prompts, written, None, None, [])
     made.model.train()
     return made._generate_and_score_completions(tiny_rollouts.problems(4).to_list())
@@ -219,6 +222,17 @@ def test_they_are_learnt_if_that_is_chosen(tmp_path):
     batch = generated(made)
     assert batch["tool_mask"].sum(dim=1).tolist() == [3, 4, 2, 3]
     assert batch["num_items_in_batch"] == 12
+
+
+def test_a_response_with_an_id_that_the_tokenizer_does_not_have_is_left_out(tmp_path):
+    made = tiny_distill.trainer(tmp_path, mask_truncated_completions=False)
+    beyond = made.model.config.vocab_size - 1
+    assert beyond >= len(rollouts.tokenizer())
+    written = [[200, 201, END], [300, beyond, END], [400, END], [500, 501, 502]]
+    batch = generated(made, written)
+    assert batch["tool_mask"].sum(dim=1).tolist() == [3, 0, 2, 3]
+    assert batch["completion_ids"][1].tolist() == [300, PAD, END]
+    assert batch["num_items_in_batch"] == 8
 
 
 def test_a_generation_without_an_end_teaches_nothing_and_is_finite(tmp_path):

@@ -35,6 +35,7 @@ def of_server(server: Any, more: str = QUICK, **keys: Any) -> dict[str, Any]:
         ({"teacher_model_revision": "main"}, "the teacher is loaded by its server"),
         ({"teacher_endpoint": "{concurrency: 4}"}, "teacher_endpoint has no base_url"),
         ({"teacher_endpoint": "{base_url: x, y: 1}"}, "teacher_endpoint: "),
+        ({"teacher_endpoint": "{base_url: x, price_in: 1}"}, "has price_in, which no request"),
         ({"teacher_endpoint": "nowhere"}, "there is no provider 'nowhere'"),
         ({"teacher_model_name_or_path": None}, "No teacher is given"),
     ],

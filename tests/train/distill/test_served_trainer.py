@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rollouts
+import tiny_rollouts
 import tiny_distill
 import torch
 from scoring_server import ScoringServer
@@ -18,7 +18,7 @@ from heavydistill.errors import StoppedError
 from heavydistill.train.distill import served_trainer
 from heavydistill.train.distill.served_trainer import ServedDistillTrainer
 
-WORDS = len(rollouts.tokenizer())
+WORDS = len(tiny_rollouts.tokenizer())
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_logits_are_computed_for_some_tokens_at_a_time(tmp_path, server, monkeyp
     ],
 )
 def test_logits_are_those_of_the_models_own_head(kind, keys):
-    model = rollouts.random_model(kind, torch.float32, **keys)
+    model = tiny_rollouts.random_model(kind, torch.float32, **keys)
     ids = torch.tensor([[5, 6, 7]])
     with torch.no_grad():
         hidden = model.base_model(ids).last_hidden_state
