@@ -227,7 +227,7 @@ def test_they_are_learnt_if_that_is_chosen(tmp_path):
 def test_a_response_with_an_id_that_the_tokenizer_does_not_have_is_left_out(tmp_path):
     made = tiny_distill.trainer(tmp_path, mask_truncated_completions=False)
     beyond = made.model.config.vocab_size - 1
-    assert beyond >= len(rollouts.tokenizer())
+    assert beyond >= len(tiny_rollouts.tokenizer())
     written = [[200, 201, END], [300, beyond, END], [400, END], [500, 501, 502]]
     batch = generated(made, written)
     assert batch["tool_mask"].sum(dim=1).tolist() == [3, 0, 2, 3]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_rollouts
 import tiny_distill
+import tiny_rollouts
 import torch
 from scoring_server import ScoringServer
 from students import TURN_ENDS as END
