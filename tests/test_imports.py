@@ -19,6 +19,7 @@ EXTENDING = {
         "models.local.decoding",
         "train.callbacks",
         "train.sft.train",
+        "train.distill.served_trainer",
         "train.distill.train",
         "train.distill.trainer",
         "train.grpo.config",

@@ -43,7 +43,7 @@ class ServedTeacher:
 
     profile: Profile
     endpoint: Endpoint
-    """Its concurrency is that of one process of the training."""
+    """Place where it is served; the concurrency is that of one process of the training."""
     used: BaseModelUsed
     """Description of the teacher in the training's record; its weights are not known."""
 

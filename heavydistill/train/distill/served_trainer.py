@@ -47,7 +47,7 @@ class ServedDistillTrainer(DistillTrainer):
 
     Args:
         scorer: Asks the server of the teacher.
-        teacher: Its name and address, for a message.
+        teacher: Name and address of the teacher, for a message.
         top_k: Number of the teacher's likeliest tokens to learn from; 0 for the sampled ones.
         options: Those of ``DistillTrainer`` but for the teacher.
     """

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from messages import message
 from scoring_server import Body, ScoringServer, scoring
 
 from heavydistill.config.models import Endpoint
@@ -182,4 +183,5 @@ def test_another_model_behind_the_name_after_a_failure_is_noticed():
     server.logprobs = lambda ids: rows(ids, seed=1)
     with scoring(server), scorer_of(server, evidence) as scorer:
         (found,) = scorer.scores([Scored([3, 200])])
-    assert isinstance(found, Response) and "has another model as teacher" in str(found.error)
+    assert isinstance(found, Response)
+    assert message("another_model", role="teacher") in str(found.error)
