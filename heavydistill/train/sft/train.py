@@ -151,6 +151,17 @@ def _used(part: SourceRows) -> SetsUsed:
     )
 
 
+def _copies(used: SetsUsed) -> int:
+    """Rows of a deliberator that are learnt as rows of the thinker (``sft.data``)."""
+    if used.fraction is not None:
+        return 0
+    built = used.manifest.rows[f"sft_{used.role}"]
+    parts = [(built.get(split, 0), used.left_out.get(split, 0)) for split in used.left_out]
+    return sum(rows - left_out for rows, left_out in parts) - sum(
+        used.rows[split] for split in used.left_out
+    )
+
+
 def _alarms(trainer: SFTTrainer) -> list[Alarm]:
     from heavydistill.train.callbacks import WatchLoss
 
@@ -181,6 +192,8 @@ def summary(plan: SftPlan) -> list[tuple[str, str]]:
         text = f"{sets.rows['train']:,} rows, {sets.rows['validation']:,} for validation"
         if lost := sum(sets.left_out.values()):
             text += f"; {lost:,} left out, longer than {record.max_length:,} tokens"
+        if copies := _copies(sets):
+            text += f"; {copies:,} plain problems are learnt as the thinker's"
         lines.append((f"{sets.name}, {sets.role}", text))
     unit, size = "rows", f"{record.sequences:,} of up to {record.max_length:,} tokens"
     if config.packing:

@@ -73,8 +73,13 @@ def test_what_is_learnt_is_seen_on_validation_rows_of_each_role(trained):
 def test_the_record_tells_how_it_came_about(trained, sets):
     record = trained.record
     assert (record.role, record.method, record.base.name) == ("both", "full", "micro-student")
+    # A deliberator's plain problems are copies of the thinker's rows, which are learnt too.
     assert {one.role: one.rows for one in record.sets} == {
-        role: {split: len(rows(sets, f"sft_{role}", split)) for split in SPLITS} for role in ROLES
+        role: {
+            split: sum(row["role"] == role for row in rows(sets, f"sft_{role}", split))
+            for split in SPLITS
+        }
+        for role in ROLES
     }
     assert all(one.manifest.files and one.name == "sets" for one in record.sets)
     assert record.arguments["packing"] is True and record.arguments["max_steps"] == 20
@@ -88,11 +93,17 @@ def test_the_record_tells_how_it_came_about(trained, sets):
     assert result.tokens == max(logged(trained.folder, "num_tokens"))
 
 
-def test_the_outline_says_what_is_trained(trained):
+def test_the_outline_says_what_is_trained(trained, sets):
     said, record = trained.summary, trained.record
     thinker = next(one.rows for one in record.sets if one.role == "thinker")
     assert (
         said["sets, thinker"] == f"{thinker['train']} rows, {thinker['validation']} for validation"
+    )
+    copies = sum(
+        row["role"] == "thinker" for split in SPLITS for row in rows(sets, "sft_deliberator", split)
+    )
+    assert said["sets, deliberator"].endswith(
+        f"{copies} plain problems are learnt as the thinker's"
     )
     assert said["packs"].startswith(f"{record.sequences} of up to {record.max_length} tokens, ")
     assert said["steps"].startswith("20 of 2 packs, ")
