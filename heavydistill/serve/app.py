@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from heavydistill.serve.pair import Pair
 
 _BODY_S = 30.0  # for the whole body of a request
+_LAST_WORDS_S = 30.0  # after the deadline, for a client to read the rest of its answer
 _SHUTDOWN_S = 5.0
 _LONGEST_RETRY_S = 60.0
 _HEALTH = "/health"
@@ -89,8 +90,7 @@ class Service:
         from heavydistill.models.contact import ServerProbe  # the site answers before all this
         from heavydistill.serve.pair import open_pair, resolved
 
-        models = resolved(self._config, ServerProbe())
-        self._pair = open_pair(self._config, *models)
+        self._pair = open_pair(resolved(self._config, ServerProbe()))
 
     def close(self) -> None:
         """Close the models; requests in progress have ended."""
@@ -181,9 +181,12 @@ class Service:
             # In a thread, because a server may count tokens.
             asked = await asyncio.to_thread(read_request, await _body_of(http), pair)
             reply = Reply(http, asked, lambda emit: ServedEpisode(pair, asked, emit).answer())
-            response = await reply.send()
+            async with asyncio.timeout(asked.deadline_s + _LAST_WORDS_S):
+                response = await reply.send()
             self._seconds = time.monotonic() - begun
             return response
+        except TimeoutError:  # the client does not read what is sent
+            raise ConnectionAbortedError from None
         finally:
             self._running -= 1
 

@@ -109,9 +109,11 @@ class ServedEpisode:
 
     async def _samples(self) -> list[SampleAsk]:
         """The asks of the next stage; none if the episode ends, or no cache can be built."""
+        builds_cache = len(self._episode.pool) > 0 and len(self._episode.caches) < self._rounds
         try:
-            # A thread, because the server of the model may count the tokens of the cache.
-            asks = await asyncio.to_thread(self._episode.asks)
+            # In a thread, because a cache may be long, or a server may count its tokens.
+            build = asyncio.to_thread(self._episode.asks) if builds_cache else None
+            asks = await build if build else self._episode.asks()
         except BudgetError as error:
             self._because = f"the cache has no room: {error.what}"
             return []

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, replace
 
 from heavydistill.config.run import CacheChoice, Deliberating, Think
 from heavydistill.config.serve import ServeConfig
@@ -18,12 +19,13 @@ from heavydistill.heavy.prompts import Prompt
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.http.engine import OpenAIEngine
-from heavydistill.models.local.engine import LocalEngine, require_roles
+from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.local.queue import LocalQueue
 from heavydistill.models.request import LiveEngine, Message
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.run.generate import with_tokenizer
+from heavydistill.run.learnt_prompts import unlearnt_prompts
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.text.extraction import boxed
 from heavydistill.verifiers import registry
@@ -32,6 +34,7 @@ from heavydistill.verifiers.pool import VerdictPool
 
 # References for the verifiers that read answers without one; their verdicts are not used.
 _REFERENCES = {"math": "0", "exact": "0", "judged": "0", "choice": "A"}
+_log = logging.getLogger(__name__)
 _MOST_CHARACTERS = 1000  # of an answer in normal form; longer ones are compared as they are
 
 
@@ -41,26 +44,20 @@ class ServedModel:
 
     model: ResolvedModel
     engine: LiveEngine
-    # Why its chat template does not take messages of these roles; empty if it does.
-    _refusals: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def refusal(self, messages: list[Message]) -> str:
         """Why a model in this process cannot read such a conversation; empty if it can."""
-        roles = tuple(message["role"] for message in messages)
-        if self.model.is_local and roles not in self._refusals:  # a server says so itself
-            self._refusals[roles] = ""
-            try:
-                require_roles(self.model.profile.model, [messages])
-            except ConfigError as error:
-                self._refusals[roles] = error.what
-        return self._refusals.get(roles, "")
+        if not isinstance(self.engine, LocalQueue):
+            return ""  # its server says so
+        name, why = self.model.profile.name, self.engine.refusal(messages)
+        return why and f"The chat template of {name} does not take these messages: {why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Thinker and deliberator, ready to answer."""
 
-    config: ServeConfig  # with the budget of a cache
+    config: ServeConfig  # with all values that depend on the models
     thinker: ServedModel
     deliberator: ServedModel
     thinker_prompt: Prompt
@@ -116,11 +113,10 @@ def _plain(text: str) -> str | None:
     return normal_form(answer).text or None if len(answer) <= _MOST_CHARACTERS else answer
 
 
-def resolved(config: ServeConfig, contact: ServerProbe | None) -> tuple[ResolvedModel, ResolvedRun]:
+def resolved(config: ServeConfig, contact: ServerProbe | None) -> ResolvedRun:
     """Find out which models are served, and where; loads none of them.
 
-    Returns:
-        (thinker, the run of the deliberator)
+    A trained model that has learnt other prompts is warned of.
 
     Raises:
         TeacherError, ConfigError: As ``resolve``; or the verifier reads no answer without a
@@ -141,8 +137,16 @@ def resolved(config: ServeConfig, contact: ServerProbe | None) -> tuple[Resolved
         both["teacher"] = deliberator_name
         alone = both | {"endpoint": apart, "think": Think(), "domain": domain}
         run = resolve(config.model_copy(update=alone), contact)
-    assert thinker
-    return thinker, with_tokenizer(run)
+    run = with_tokenizer(run)
+    decided = {name: getattr(run.config, name) for name in ("domain", "cache")}
+    run = replace(run, config=config.model_copy(update=decided), thinker=thinker)
+    for unlearnt in unlearnt_prompts(run, [Problem(id="", text="?", reference="", verifier="")]):
+        learnt, asked = " and ".join(unlearnt.learnt), " and ".join(unlearnt.asked)
+        _log.warning(
+            "%s was trained on %s, and is asked with %s. Its answers can be far worse: %s",
+            *(unlearnt.model, learnt, asked, unlearnt.fix),
+        )
+    return run
 
 
 def _check_verifier(config: ServeConfig) -> None:
@@ -170,10 +174,11 @@ def _check_verifier(config: ServeConfig) -> None:
         )
 
 
-def open_pair(config: ServeConfig, thinker: ResolvedModel, run: ResolvedRun) -> Pair:
-    """Load the models. Raises TeacherError if one cannot be loaded."""
-    domain, deliberator = run.config.domain or "general", run.deliberator
-    wording = domain, config.language, config.prompts
+def open_pair(run: ResolvedRun) -> Pair:
+    """Load the models that ``resolved`` found. Raises TeacherError if one cannot be loaded."""
+    config, thinker, deliberator = run.config, run.thinker, run.deliberator
+    assert isinstance(config, ServeConfig) and thinker
+    wording = config.domain or "general", config.language, config.prompts
     thinks = _engine(thinker)
     is_same = (thinker.profile.model, thinker.endpoint) == (
         deliberator.profile.model,
@@ -185,7 +190,7 @@ def open_pair(config: ServeConfig, thinker: ResolvedModel, run: ResolvedRun) -> 
     else:
         reader = ReaderTokenizer(deliberator.profile.tokenizer)
     return Pair(
-        config=config.model_copy(update={"cache": run.config.cache}),
+        config=config,
         thinker=ServedModel(thinker, thinks),
         deliberator=ServedModel(deliberator, thinks if is_same else _engine(deliberator)),
         thinker_prompt=prompts.load("thinker", *wording),

@@ -24,7 +24,6 @@ from heavydistill.config.models import Sampling
 from heavydistill.errors import ProblemsError
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.models.request import after_system, conversation
-from heavydistill.problems.messages import read_messages
 from heavydistill.schema import Problem, content_id
 
 if TYPE_CHECKING:
@@ -159,7 +158,8 @@ def read_request(data: bytes, pair: Pair) -> Asked:
     if body.stream_options and not body.stream:
         raise ApiError(400, "stream_options needs stream: true.", "stream_options")
     text, history = _conversation(body.messages)
-    because = _auxiliary(body, text) if body.model != "single" else ""
+    is_plain = body.model == "single" or "heavy" in body.model_fields_set
+    because = "" if is_plain else _auxiliary(body, text)
     asked = _asked(body, pair, text, history, because)
     system, problem = pair.config.system, asked.problem
     if system and any(turn.role == "system" for turn in problem.history):
@@ -202,6 +202,9 @@ def _body(data: bytes) -> _Body:
 
 def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
     """The text of the last turn, and the turns before it as JSON."""
+    # Imported late, because it imports the verifiers: the site answers before that.
+    from heavydistill.problems.messages import read_messages
+
     plain = []
     for number, message in enumerate(messages):
         each = {k: v for k, v in message.items() if k not in ("reasoning", "reasoning_content")}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from set_folders import manifest
+from students import MICRO
 
 from heavydistill.errors import UserError
 from heavydistill.store.training_record import (
@@ -25,6 +26,7 @@ from heavydistill.store.training_record import (
     Result,
     SetsUsed,
     TrainingRecord,
+    write_record,
 )
 
 if TYPE_CHECKING:
@@ -119,6 +121,18 @@ class Trained:
     folder: Path
     record: TrainingRecord
     summary: dict[str, str] = field(default_factory=dict)
+
+
+def trained_deliberator(folder: Path, prompts: list[str]) -> Path:
+    """The micro student with the record of a training of the deliberator on these prompts."""
+    folder.mkdir()
+    for file in Path(MICRO).iterdir():
+        (folder / file.name).symlink_to(file)
+    sets = RECORD.sets[0]
+    manifest = sets.manifest.model_copy(update={"prompts": prompts})
+    sets = sets.model_copy(update={"manifest": manifest, "role": "deliberator"})
+    write_record(RECORD.model_copy(update={"sets": [sets], "role": "deliberator"}), folder)
+    return folder
 
 
 def last_checkpoint(folder: Path) -> Path:

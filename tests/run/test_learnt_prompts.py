@@ -1,10 +1,8 @@
 """A trained model that is asked with prompts that it has not learnt."""
 
-from pathlib import Path
-
 import pytest
 from command_line import run_command
-from trainings import RECORD
+from trainings import RECORD, trained_deliberator
 
 from heavydistill.config.run import RunConfig
 from heavydistill.heavy.prompts import load
@@ -12,7 +10,6 @@ from heavydistill.run.generate import check
 from heavydistill.run.learnt_prompts import UnlearntPrompts, unlearnt_prompts
 from heavydistill.store.training_record import write_record
 
-STUDENT = Path(__file__).parents[2] / "heavydistill" / "micro" / "student"
 BRIEF, GENERAL = (
     {role: load(role, domain, "en").version for role in ("thinker", "deliberator")}
     for domain in ("brief", "general")
@@ -22,15 +19,7 @@ BRIEF, GENERAL = (
 @pytest.fixture
 def trained(tmp_path):
     """The micro student with the record of a training of the deliberator on the domain `brief`."""
-    folder = tmp_path / "trained"
-    folder.mkdir()
-    for file in STUDENT.iterdir():
-        (folder / file.name).symlink_to(file)
-    sets = RECORD.sets[0]
-    manifest = sets.manifest.model_copy(update={"prompts": sorted(BRIEF.values())})
-    sets = sets.model_copy(update={"manifest": manifest, "role": "deliberator"})
-    write_record(RECORD.model_copy(update={"sets": [sets], "role": "deliberator"}), folder)
-    return folder
+    return trained_deliberator(tmp_path / "trained", sorted(BRIEF.values()))
 
 
 def unlearnt(**keys):

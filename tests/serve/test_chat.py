@@ -8,9 +8,12 @@ from collections.abc import Iterator
 
 import openai
 import pytest
+from command_line import MICRO
 from fault_server import FaultServer, faulty
 from serving import QUESTION, body_of, is_deliberation, post, serving, stream, texts_of
+from trainings import trained_deliberator
 
+from heavydistill.heavy.prompts import load
 from heavydistill.serve import replies
 
 
@@ -134,6 +137,11 @@ def test_what_a_front_end_asks_beside_the_conversation_is_one_attempt(
     assert because in reply["heavy"]["because"]
 
 
+def test_a_short_answer_to_a_request_with_parameters_of_the_service_is_deliberated(address):
+    _, reply, _ = post(address, body_of(max_tokens=20, heavy={"k": 2}))
+    assert (reply["heavy"]["path"], len(reply["heavy"]["members"])) == ("deliberated", 3)
+
+
 def test_parameters_reach_the_deliberator_alone(address, models):
     del models.requests[:]
     body = body_of(max_tokens=100, temperature=0.3, top_p=0.5, heavy={"k": 3, "deadline_s": 60})
@@ -190,3 +198,32 @@ def test_the_answer_begins_before_it_is_whole(models):
         models.plan = lambda body, attempt: None
     assert seen["role"] < 0.5
     assert seen['finish_reason": "stop'] - seen["reasoning"] > 1.5
+
+
+def test_each_role_may_have_an_endpoint_of_its_own_or_run_in_this_process(models):
+    with faulty() as others:
+        apart = {"base_url": others.base_url, "context": 2048, "tokenizer": MICRO}
+        with serving(models.base_url, serve__deliberator_endpoint=apart) as address:
+            del models.requests[:]
+            _, reply, _ = post(address, body_of())
+            assert [is_deliberation(each) for each in models.asked] == [False] * 4
+            assert [is_deliberation(each) for each in others.asked] == [True]
+            status, reply, _ = post(address, body_of(heavy={"budget_tokens": 1500}))
+            assert status == 400 and "holds 960 tokens" in reply["error"]["message"]
+    here = {"deliberator": "micro", "serve__deliberator_endpoint": {}, "domain": "brief"}
+    with serving(models.base_url, **here) as address:
+        _, reply, _ = post(address, body_of(heavy={"seed": 3}))
+    members = reply["heavy"]["members"]
+    assert [each["model"] for each in members] == ["served"] * 4 + ["micro"]
+    assert reply["heavy"]["path"] == "deliberated"
+
+
+def test_a_trained_model_that_has_learnt_other_prompts_is_warned_of(tmp_path, models, caplog):
+    learnt = load("deliberator", "brief", "en").version
+    student = trained_deliberator(tmp_path / "student", [learnt])
+    here = {"deliberator": str(student), "serve__deliberator_endpoint": {}}
+    for domain, is_warned in (("general", True), ("brief", False)):
+        caplog.clear()
+        with serving(models.base_url, **here, domain=domain):
+            warned = f"trained on {learnt}" in caplog.text and "--set domain=brief" in caplog.text
+            assert warned == is_warned

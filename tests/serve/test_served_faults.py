@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import openai
 import pytest
@@ -14,6 +15,7 @@ from fault_server import FaultServer, faulty
 from serving import body_of, is_deliberation, post, serving, stream, texts_of
 
 from heavydistill.models.request import DEPTH_HEADER
+from heavydistill.serve import app
 
 
 @contextlib.contextmanager
@@ -168,7 +170,7 @@ def test_an_outage_and_malformed_requests_end_nothing():
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_a_client_that_goes_cancels_all_its_calls_at_once(is_streamed):
+def test_a_client_that_goes_cancels_all_its_calls_at_once(is_streamed, caplog):
     with faults(lambda body, attempt: "hang", think__k=8) as (models, address):
         place = urlsplit(address)
         data = json.dumps({**body_of(), "stream": is_streamed}).encode()
@@ -179,7 +181,7 @@ def test_a_client_that_goes_cancels_all_its_calls_at_once(is_streamed):
         with socket.create_connection((place.hostname, place.port)) as client:
             client.sendall(head.encode() + data)
             _wait(lambda: models.in_flight == 8)
-        assert _is_idle(models)
+        assert _is_idle(models) and not caplog.records
         models.plan = lambda body, attempt: None
         assert post(address, body_of())[0] == 200
 
@@ -210,3 +212,22 @@ def _wait(holds: Any) -> bool:
     while not holds() and time.monotonic() < latest:
         time.sleep(0.01)
     return bool(holds())
+
+
+def test_a_client_that_reads_nothing_does_not_keep_its_place(monkeypatch, caplog):
+    monkeypatch.setattr(app, "_LAST_WORDS_S", 0.5)
+    long = {"content": "word " * 4_000_000}
+    with faults(lambda body, attempt: None) as (models, address):
+        models.text_of = lambda body, index: ("", long["content"])  # type: ignore[method-assign]
+        place = urlsplit(address)
+        body = body_of(model="single", heavy={"deadline_s": 2.0}, stream=True)
+        data = json.dumps(body).encode()
+        head = (
+            f"POST {place.path}/chat/completions HTTP/1.1\r\nHost: {place.netloc}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        with socket.create_connection((place.hostname, place.port)) as client:
+            client.sendall(head.encode() + data)
+            client.recv(100)
+            url = f"http://{place.netloc}/health"
+            assert _wait(lambda: json.loads(urlopen(url).read())["requests"] == 0)

@@ -182,10 +182,14 @@ class OpenAIEngine:
         """The response to a request of a service; see ``models.request.LiveEngine``.
 
         Run it in the loop of ``transport``. A failure that may pass is tried again, up to
-        ``endpoint.retries`` times and until a part of the response has been passed on.
+        ``endpoint.retries`` times and until a part of the response has been passed on. During a
+        long pause of all servers, requests fail at once.
         """
         tries, longest_s = 0, min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
+        self._servers.end_run = False
         while True:
+            if (pause_s := self._servers.pause_s()) > _LONGEST_BACK_OFF_S:
+                return failed("overloaded", f"A pause of another {pause_s:,.0f} s is due.", 0.0)
             live = LiveText(self.profile.think_tags, listen, is_plain=self._is_plain is True)
             wait_s = None
             try:

@@ -101,6 +101,7 @@ class Servers:
         self._servers = servers
         self._longest_s = min(_LONGEST_PAUSE_S, patience_s)
         self._patience_s = patience_s
+        self.end_run = True  # whether a run ends if they do not answer, or a service goes on
         self._waiting: deque[asyncio.Future[Server]] = deque()
 
     async def lease(self, is_urgent: bool = False, at: Server | None = None) -> Server:
@@ -191,7 +192,7 @@ class Servers:
     def _warn_of_refusals(self, server: Server, response: Response) -> None:
         server.unreported += 1
         stops = f"; the run stops after {self._patience_s:g} s without an answer"
-        is_first = "refusals" not in server.warned_at
+        is_first = self.end_run and "refusals" not in server.warned_at
         if self._is_due(server, "refusals"):
             counts = f"refusals since the last warning: {server.unreported:,}"
             most = f"requests in flight: at most {server.most_in_flight}"

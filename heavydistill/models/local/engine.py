@@ -333,20 +333,24 @@ def require_roles(model: str, conversations: Iterable[list[Message]]) -> None:
     adapter = adapter_of(model)
     tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
     for roles, messages in by_roles.items():
-        try:
-            prompt = tokenizer.apply_chat_template(
-                _for_template(messages), tokenize=False, add_generation_prompt=True
-            )
-            lost = [m["role"] for m in messages if m["content"].strip() not in prompt]
-            why = "it drops one" if {*lost} - {"assistant"} else ""
-        except Exception as error:  # a template is a program, and may fail in any way
-            why = f"{type(error).__name__}: {error}"
-        if why:
+        if why := refusal_of(tokenizer, messages):
             raise ConfigError(
                 f"The chat template of {model} does not take messages of {', '.join(roles)}: {why}",
                 "Put what a system message says into the first turn of the user, leave tool calls "
                 "out, or give a model whose template takes them.",
             )
+
+
+def refusal_of(tokenizer: Tokenizer, messages: list[Message]) -> str:
+    """Why a chat template does not show what system, user and tools say; empty if it does."""
+    try:
+        prompt = tokenizer.apply_chat_template(
+            _for_template(messages), tokenize=False, add_generation_prompt=True
+        )
+    except Exception as error:  # a template is a program, and may fail in any way
+        return f"{type(error).__name__}: {error}"
+    lost = {m["role"] for m in messages if m["content"].strip() not in prompt}
+    return "it drops one" if lost - {"assistant"} else ""
 
 
 def _lacks_template(model: str) -> TeacherError:

@@ -14,8 +14,8 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from heavydistill.models.local.engine import LocalEngine
-from heavydistill.models.request import INTERRUPTED, Request, Response, Sample
+from heavydistill.models.local.engine import LocalEngine, refusal_of
+from heavydistill.models.request import INTERRUPTED, Message, Request, Response, Sample
 from heavydistill.models.thinking import Listen, LiveText
 
 COLLECT_S = 0.005
@@ -59,6 +59,10 @@ class LocalQueue:
         if response.failure is None:
             live.end(response.reasoning, response.answer_text)
         return response
+
+    def refusal(self, messages: list[Message]) -> str:
+        """Why the chat template does not take such a conversation; empty if it does."""
+        return refusal_of(self._engine.tokenizer, messages)
 
     def close(self) -> None:
         """Stop writing and free the weights; requests in the queue fail."""

@@ -79,6 +79,15 @@ def test_an_outage_of_twice_the_time_out_ends_nothing():
         assert answer(engine).failure is None
 
 
+def test_during_a_long_pause_that_a_server_asks_for_requests_fail_at_once(caplog):
+    settings = {"retry_after": "3600", "plan": always("busy for")}
+    with faulty(**settings) as server, asking(server, retries=0) as engine:
+        first, second = answer(engine), answer(engine, 1)
+    assert (first.failure, second.failure, len(server.asked)) == ("overloaded", "overloaded", 1)
+    assert "pause of another 3," in str(second.error)
+    assert "retry in 3" in caplog.text and "the run stops" not in caplog.text
+
+
 def test_a_failure_that_may_pass_is_tried_again():
     with faulty(plan=first_attempt("broken")) as server, asking(server) as engine:
         assert answer(engine).failure is None
