@@ -4,8 +4,8 @@ The attempts are asked for at once. When ``min_k`` of them are usable, the other
 grace and then given up; when the deadline has passed, all are. The deliberator reads what came. If
 it fails before its first word, the most frequent answer takes its place, and if no two attempts
 agree, the first attempt. ``ServedAnswer.heavy`` says which it was and why, with the fate of every
-call. A deliberation that breaks off after its first word is an error, because what a client has
-read cannot be taken back.
+call. In a stream, a deliberation that breaks off after its first word is an error, because what a
+client has read cannot be taken back.
 
 If the task is cancelled, so are all calls to the models.
 """
@@ -83,7 +83,7 @@ class ServedEpisode:
         self._quorum_at: float | None = None
         self._rounds = pair.config.deliberate.rounds if asked.d else 0
         self._because = asked.because  # why the path is not that of the model
-        self._spoke: set[int] = set()  # choices of which content was emitted
+        self._spoke: set[int] = set()  # choices of which content was streamed
         cache = pair.config.cache.model_copy(update={"budget_tokens": asked.budget_tokens})
         self._episode = Episode(
             asked.problem,
@@ -167,7 +167,8 @@ class ServedEpisode:
 
     async def _sample(self, ask: SampleAsk, request: Request) -> Response:
         listen: Listen | None = None
-        if ask.round == self._rounds and self._asked.model != "vote":
+        is_answer = ask.round == self._rounds and self._asked.model != "vote"
+        if is_answer and self._asked.is_stream:
 
             def listen(thinking: str, text: str) -> None:
                 self._pass_on(ask.index, thinking, text)
@@ -243,6 +244,8 @@ class ServedEpisode:
         mine = last[number] if number < len(last) else None
         if mine and mine.answer_text and mine.finish_reason != "error":
             path: Path = "single" if self._asked.model == "single" else "deliberated"
+            if not self._asked.is_stream:
+                self._pass_on(number, mine.reasoning, "")
             return ServedChoice(mine.answer_text, mine.finish_reason, path)
         if number in self._spoke and mine:
             raise self._error(f"The answer broke off: {_why(mine)}", [mine])

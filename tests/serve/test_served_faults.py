@@ -150,6 +150,9 @@ def test_a_deliberation_that_breaks_off_after_its_first_word_is_an_error():
         events = stream(address, body_of())
         assert texts_of(events)[1] and "broke off: cut_off" in events[-1]["error"]["message"]
         assert sum(map(is_deliberation, models.asked)) == 1  # not tried again
+        status, reply, _ = post(address, body_of())  # nothing was read of an answer in one piece
+        assert status == 200 and reply["heavy"]["path"] in ("voted", "single")
+        assert "the deliberation failed: cut_off" in reply["heavy"]["because"]
 
 
 def test_an_outage_and_malformed_requests_end_nothing():
