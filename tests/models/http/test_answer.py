@@ -82,7 +82,11 @@ def test_an_outage_of_twice_the_time_out_ends_nothing():
 def test_during_a_long_pause_that_a_server_asks_for_requests_fail_at_once(caplog):
     settings = {"retry_after": "3600", "plan": always("busy for")}
     with faulty(**settings) as server, asking(server, retries=0) as engine:
-        first, second = answer(engine), answer(engine, 1)
+
+        async def both() -> list[Response]:  # the clock of the tests jumps when nobody asks
+            return [await engine.answer(request(seed)) for seed in (0, 1)]
+
+        first, second = submit(both()).result(60)
     assert (first.failure, second.failure, len(server.asked)) == ("overloaded", "overloaded", 1)
     assert "pause of another 3," in str(second.error)
     assert "retry in 3" in caplog.text and "the run stops" not in caplog.text
