@@ -126,8 +126,10 @@ def keys_of(phase: Phase, folder: Path, model: str) -> tuple[str, dict[str, Any]
     keys |= {"model_name_or_path": model, "output_dir": str(folder)}
     sets = str(keys.get("dataset_name"))
     if phase.refilter is not None:
-        # A refilter drops the attempts, whose vote the evaluation needs.
-        keys = {"held_out_from": sets, **keys, "dataset_name": f"{folder}-sets"}
+        keys["dataset_name"] = f"{folder}-sets"
+        if keys.get("eval_strategy", "no") != "no" or keys.get("eval_on_start"):
+            # A refilter drops the attempts, whose vote the evaluation needs.
+            keys.setdefault("held_out_from", sets)
     return sets, keys
 
 

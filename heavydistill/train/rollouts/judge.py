@@ -45,7 +45,7 @@ from heavydistill.models.tokenizer import reader_of
 from heavydistill.schema import Problem, Verdict
 from heavydistill.store import segment
 from heavydistill.train.launch import is_main
-from heavydistill.train.rollouts.options import RolloutOptions
+from heavydistill.train.rollouts.options import JUDGE_TIMEOUT_S, RolloutOptions
 from heavydistill.verifiers.judge import FirstReplies, JudgeRules
 
 _LONGEST_PAUSE = 32  # generations
@@ -70,6 +70,7 @@ def judge_of(config: RolloutOptions, run: RunConfig | None) -> ResolvedRun | Non
         own = own or run.prompts.judge
     if judge is None:
         given = {"budget": config.budget, "journal": config.journal, "prompts.judge": own}
+        given["judge_timeout_s"] = config.judge_timeout_s != JUDGE_TIMEOUT_S
         if key := next((key for key, value in given.items() if value), None):
             raise ConfigError(
                 f"{key} is for the requests to a judge, and there is none",

@@ -24,6 +24,7 @@ from heavydistill.train.guards import OFF, WARN, PolicyGuardOptions, check_guard
 
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 ASK, LEAVE_OUT = "ask", "leave_out"
+JUDGE_TIMEOUT_S = 120.0
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 # The metric of the last trained role, and a second metric for selecting the best checkpoint.
 _MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
@@ -142,7 +143,7 @@ class RolloutOptions(PolicyGuardOptions, TrainingOptions):
         },
     )
     judge_timeout_s: float = option(
-        120.0,
+        JUDGE_TIMEOUT_S,
         "Maximum number of seconds that a generation waits for the judge; a response without an "
         "answer by then has no reward.",
     )
@@ -199,6 +200,7 @@ class RolloutOptions(PolicyGuardOptions, TrainingOptions):
             trl.metric_for_best_model = self.held_out_metric
         super().__post_init__()
         self._check_values()
+        self._refuse_unused()
         check_guards(self)
         fix = "Correct the value in the file."
         # Settings of the verifiers; a given run's settings replace them.
@@ -283,6 +285,16 @@ class RolloutOptions(PolicyGuardOptions, TrainingOptions):
                 raise ConfigError(
                     f"{name} is given beside run, whose file has its own section {name}",
                     "Move the settings to that section.",
+                )
+
+    def _refuse_unused(self) -> None:
+        """Raise an error if nothing is evaluated, and a key that only evaluations use is set."""
+        names = ("held_out", "held_out_from", *["judge_timeout_s"] * (not self.is_rewarded))
+        for each in dataclasses.fields(self) if not self.looks_at_held_out else ():
+            if each.name in names and (value := getattr(self, each.name)) != each.default:
+                raise ConfigError(
+                    f"{each.name} is {value}, but nothing is evaluated",
+                    "Give --eval_strategy steps, or leave it out.",
                 )
 
     def _check_values(self) -> None:

@@ -75,6 +75,7 @@ _TEACHING = ("unmeasured", "never_right", "always_right")
         ({"guard_reading": "warn"}, "guard_reading is warn, but nothing is evaluated"),
         ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is 0.5, but the mode is thinker"),
         ({"gradient_accumulation_steps": 999}, "17. Give a smaller --gradient_accumulation_steps"),
+        ({"judge_timeout_s": 9}, "judge_timeout_s is 9.0, but nothing is evaluated"),
         ({"judge": "{model: some}"}, "judge is given, but a distillation judges only held-out"),
         ({"budget": "3usd"}, "and nothing is evaluated. Give --eval_strategy steps, or leave it"),
         ({"guard_undecided": "off"}, message("no_flag", flag="--guard_undecided")),

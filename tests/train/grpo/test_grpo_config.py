@@ -165,6 +165,8 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
         ),
         ({"mode": "thinker", "pass_at_k": 2}, "Give --scale_rewards none."),
         ({"guard_evaluation": "stop"}, "guard_evaluation is stop, but nothing is evaluated"),
+        ({"held_out": 8}, "held_out is 8, but nothing is evaluated"),
+        ({"held_out_from": "sets/a"}, "held_out_from is sets/a, but nothing is evaluated"),
         ({"guard_entropy": "roll_back"}, "Give --eval_strategy steps, and --save_strategy best"),
         ({"guard_entropy": False}, 'Write "no" or "off" in quotes.'),
         ({"eval_strategy": False}, 'Write "no" or "off" in quotes.'),

@@ -24,6 +24,7 @@ from heavydistill.schema import Problem
 from heavydistill.store.training_record import read_record
 from heavydistill.train.grpo.train import prepare, summary, train
 from heavydistill.train.rollouts.judge import RolloutJudge, judge_of, opened
+from heavydistill.train.rollouts.options import JUDGE_TIMEOUT_S
 from heavydistill.train.rollouts.reward import Reward, rewards
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -52,7 +53,7 @@ def config(folder: Path, url: str, **keys: Any) -> Any:
     endpoint = {"base_url": url, "retries": 0, **keys.pop("endpoint", {})}
     tree = {"model": "critic", "endpoint": endpoint, "sampling": {"max_tokens": 200}, **keys}
     usual = {"budget": None, "journal": None, "output_dir": str(folder / "out"), "dry_run": False}
-    usual["own_prompts"] = OwnPrompts()
+    usual |= {"own_prompts": OwnPrompts(), "judge_timeout_s": JUDGE_TIMEOUT_S}
     return SimpleNamespace(judging=parse_section(Judge, tree), **{**usual, **own})
 
 
@@ -250,6 +251,7 @@ def test_a_run_and_a_training_share_the_votes_in_a_journal(tmp_path, pool):
         ({"judging": Judge(model="critic")}, "the server of critic is not known"),
         ({"judging": None, "budget": "5usd"}, "budget is for the requests to a judge"),
         ({"judging": None, "journal": "kept"}, "journal is for the requests to a judge"),
+        ({"judging": None, "judge_timeout_s": 9.0}, "judge_timeout_s is for the requests to a"),
         ({"budget": "5usd"}, "the price of the judge critic is unknown"),
         ({"budget": "much"}, "must be US dollars or tokens"),
         ({"url": "http://127.0.0.1:9/v1"}, message("nothing_answers", url="http://127.0.0.1:9/v1")),
