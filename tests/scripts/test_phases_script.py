@@ -173,11 +173,17 @@ def test_a_phase_that_is_done_cannot_become_another_one(place, capsys):
 
 def test_prompts_are_made_anew_for_the_model_before_the_phase(place, capsys):
     sets = str(write_sets(place.folder / "sets"))
-    keys = {"dataset_name": sets}
+    keys, evaluated = {"dataset_name": sets}, {"eval_strategy": "steps"}
     place.write(
         phases=[
             {"name": "bound", "config": "one.yaml", "keys": {**keys, "max_accuracy": 0.375}},
             {"name": "own", "config": "one.yaml", "keys": keys, "refilter": {"d": 4}},
+            {
+                "name": "seen",
+                "config": "one.yaml",
+                "keys": {**keys, **evaluated},
+                "refilter": {"d": 4},
+            },
         ]
     )
     assert place.run("--dry_run") == 0
@@ -188,8 +194,9 @@ def test_prompts_are_made_anew_for_the_model_before_the_phase(place, capsys):
     refilter = ["refilter", sets, "--checkpoint", "out/01-bound", "--out", "out/02-own-sets"]
     assert place.calls[1] == [*refilter, "--set", "d=4"]
     assert place.keys("01-bound")["dataset_name"] == sets
-    own = place.keys("02-own")
-    assert (own["dataset_name"], own["held_out_from"]) == ("out/02-own-sets", sets)
+    own, seen = place.keys("02-own"), place.keys("03-seen")
+    assert own["dataset_name"] == "out/02-own-sets" and "held_out_from" not in own
+    assert (seen["dataset_name"], seen["held_out_from"]) == ("out/03-seen-sets", sets)
 
 
 @pytest.mark.parametrize(
