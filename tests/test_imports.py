@@ -18,7 +18,9 @@ EXTENDING = {
     for name in (
         "models.local.decoding",
         "train.callbacks",
+        "train.sft.sampling",
         "train.sft.train",
+        "train.sft.trainer",
         "train.distill.served_trainer",
         "train.distill.train",
         "train.distill.trainer",

@@ -135,7 +135,8 @@ class Result(Section):
     @property
     def is_unlearnt(self) -> bool:
         """Whether no response earned a reward, or in a distillation none was learnt from."""
-        return bool(self.rollouts) and not self.rollouts.keys() & {"reward", LEARNT}
+        learnt_from = {name for name in self.rollouts if not name.startswith("eval_")}
+        return bool(learnt_from) and not learnt_from & {"reward", LEARNT}
 
 
 class TrainingRecord(Section):

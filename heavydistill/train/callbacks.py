@@ -215,15 +215,17 @@ class WatchLoss(TrainerCallback):
 
 
 class WatchGuards(TrainerCallback):
-    """Checks the guards after each log entry, and draws the plots. ``alarms`` are the alarms so
-    far.
+    """Checks the guards after each log entry, and draws the plots unless ``draws`` is False.
+    ``alarms`` are the alarms so far.
 
     If a guard ended the training at a checkpoint, resuming from it ends again without a step,
     unless that guard is set to ``warn``.
     """
 
-    def __init__(self, guards: PolicyGuardOptions, metric: str = "eval_hm") -> None:
-        self._guards, self._metric, self._steps = guards, metric, 0
+    def __init__(
+        self, guards: PolicyGuardOptions, metric: str = "eval_hm", draws: bool = True
+    ) -> None:
+        self._guards, self._metric, self._draws, self._steps = guards, metric, draws, 0
         self.alarms: list[Alarm] = []
 
     def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
@@ -235,7 +237,7 @@ class WatchGuards(TrainerCallback):
 
     def on_evaluate(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Write the plots into the output folder."""
-        if state.is_world_process_zero:
+        if state.is_world_process_zero and self._draws:
             folder, window = Path(args.output_dir), self._guards.guard_window
             draw(state.log_history, folder, self.alarms, window)
 

@@ -1,4 +1,4 @@
-"""Evaluation during GRPO and distillation, on prompts of problems that are never trained on.
+"""Evaluation during a training on sampled responses to prompts that are never trained on.
 
 Each problem of the validation split has exactly one cache, whatever its success rate, so that HM -
 V is an average over problems. The cache comes from a run if there is one; otherwise the build made
@@ -21,9 +21,10 @@ it, and these are counted.
     eval_unanswered    share of all responses without a final answer; they count as not correct
     eval_cut_off       share of all responses that were cut off
 
-The last three are without garbled caches. Sampling settings are those of the training, with
-``num_generations_eval`` responses per row. A training samples from the whole distribution (top_p 1,
-top_k 0); `heavydistill evaluate` takes the settings of its run, so that its HM is another number.
+The last three are without garbled caches. GRPO and distillation sample as they train, with
+``num_generations_eval`` responses per row; SFT samples a deliberator alone, with temperature 1 and
+one response per row. A training samples from the whole distribution (top_p 1, top_k 0);
+`heavydistill evaluate` takes the settings of its run, so that its HM is another number.
 Without a server, every evaluation uses the same random numbers, and those of the training are not
 affected.
 
@@ -34,7 +35,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -43,8 +44,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from accelerate.utils import gather_object
-from datasets import Dataset
-from transformers import TrainerControl
+from transformers import GenerationConfig
 
 from heavydistill.config.prompts import OwnPrompts
 from heavydistill.errors import BudgetError, ConfigError
@@ -68,6 +68,8 @@ else:
     _TrlTrainer = object  # at run time, the subclasses are built with TRL's class
 
 DELIBERATOR, THINKER, GARBLED = "deliberator", "thinker", "garbled"
+HELD_OUT_METRICS = ("eval_hm", "eval_hm_garbled", "eval_v", "eval_steps_agree", "eval_steps_part")
+"""Metrics of deliberations on held-out caches that the record of a training has."""
 _MOST_GARBLED = 128
 _STEPS = {"unanimous_true": "steps_agree", "parting": "steps_part"}
 # Values of ``rl_label`` with which a cache is used for evaluation; other caches are skipped.
@@ -279,14 +281,14 @@ def _step_shares(responses: Sequence[HeldOutResponse]) -> dict[str, float]:
 
 
 class HeldOutEvaluation(RolesMixin, _TrlTrainer):
-    """Mixin for TRL's trainers of GRPO and distillation that evaluates on held-out rows.
+    """Mixin for TRL's trainers that evaluates on held-out rows.
 
-    ``eval_dataset`` maps roles to rows as in ``HeldOut``. ``judge`` must be set before an
-    evaluation; ``most_tokens`` has the maximum tokens of a response by role (default:
-    ``max_completion_length``).
+    ``judge`` must be set before an evaluation; ``most_tokens`` has the maximum tokens of a response
+    by role.
     """
 
-    control: TrainerControl
+    num_generations_eval = 1
+    """Number of responses to a row."""
 
     def __init__(
         self,
@@ -298,15 +300,19 @@ class HeldOutEvaluation(RolesMixin, _TrlTrainer):
         self._judge, self._most_tokens = judge, most_tokens or {}
         super().__init__(**options)
 
-    def evaluate(
-        self,
-        eval_dataset: Mapping[str, Dataset] | None = None,
-        ignore_keys: object = None,
-        metric_key_prefix: str = "eval",
-    ) -> dict[str, float]:
-        """Evaluate, log and call the callbacks, as the Trainer does; ``ignore_keys`` is ignored."""
-        given = (eval_dataset or self.eval_dataset).items()
-        rows = {role: list(of_role) for role, of_role in sorted(given) if len(of_role)}
+    def _sampled(self, role: str, prompts: list[list[int]]) -> list[list[int]]:
+        """Sample a response to each prompt; ids up to the end token, without padding."""
+        raise NotImplementedError
+
+    def _prompt_ids(self, rows: Sequence[Row]) -> list[list[int]]:
+        raise NotImplementedError
+
+    def _rows_at_once(self, prompts: Sequence[list[int]]) -> int:
+        return int(self.args.per_device_eval_batch_size)
+
+    def _measured(self, given: Mapping[str, Iterable[Row]], prefix: str) -> dict[str, float]:
+        """Evaluate on the rows of roles as in ``HeldOut``, and log the metrics."""
+        rows = {role: listed for role, of in sorted(given.items()) if (listed := list(of))}
         started = time.perf_counter()
         was_training = self.model.training
         self.model.eval()
@@ -315,19 +321,16 @@ class HeldOutEvaluation(RolesMixin, _TrlTrainer):
                 responses = {role: self._responses(role, rows[role]) for role in rows}
             measured = figures(rows, responses)
             measured["runtime"] = time.perf_counter() - started
-            metrics = {f"{metric_key_prefix}_{name}": value for name, value in measured.items()}
+            metrics = {f"{prefix}_{name}": value for name, value in measured.items()}
             self.log(metrics)  # outside training mode TRL adds no training metrics
         finally:
             self.model.train(was_training)
-        self.control = self.callback_handler.on_evaluate(
-            self.args, self.state, self.control, metrics
-        )
         return metrics
 
     def _responses(self, role: str, rows: list[Row]) -> list[HeldOutResponse]:
         """Return the judged responses of all processes."""
         assert self._judge, "there is nobody to judge"
-        ids = self._tokenize_prompts([row["prompt"] for row in rows])[0]
+        ids = self._prompt_ids(rows)
         # Prompts of similar length share a batch, which is padded to its longest prompt.
         order = sorted(range(len(rows)), key=lambda row: (-len(ids[row]), row))
         prompted = [row for row in order for _ in range(self.num_generations_eval)]
@@ -336,15 +339,11 @@ class HeldOutEvaluation(RolesMixin, _TrlTrainer):
         missing = -len(prompted) % state.num_processes
         padded = [*prompted, *prompted[:1] * missing]
         mine = padded[state.process_index :: state.num_processes]
-        size = self.args.per_device_eval_batch_size
+        size = self._rows_at_once(ids)
         written: list[list[int]] = []
-        writer = DELIBERATOR if role == GARBLED else role
-        with self._at_most(self._most_tokens.get(writer, self.max_completion_length)):
-            for start in range(0, len(mine), size):
-                prompts = [ids[row] for row in mine[start : start + size]]
-                made = self._generate_single_turn(prompts, None, {}, 1)
-                # GRPO's trainer also returns log-probabilities, that of distillation the ids alone.
-                written += made[0] if isinstance(made, tuple) else made
+        for start in range(0, len(mine), size):
+            prompts = [ids[row] for row in mine[start : start + size]]
+            written += self._sampled(DELIBERATOR if role == GARBLED else role, prompts)
         judged = self._judge([rows[row] for row in mine], written)
         own = [
             HeldOutResponse(row, reward, self._steps(rows[row], ids) if role == DELIBERATOR else ())
@@ -373,22 +372,15 @@ class HeldOutEvaluation(RolesMixin, _TrlTrainer):
 
     @property
     def _sampling_seed(self) -> int:
-        """Seed of this process; vLLM's processes that share a model need the same one."""
-        shared = self.args.vllm_tensor_parallel_size if self.use_vllm else 1
-        return int(self.args.seed + self.accelerator.process_index // shared)
+        return int(self.args.seed + self.accelerator.process_index)
 
     @contextlib.contextmanager
-    def _at_most(self, tokens: int) -> Iterator[None]:
-        """Limit responses to ``tokens`` tokens, with and without vLLM."""
+    def _plain_generation(self) -> Iterator[None]:
+        """Ignore the model's ``generation_config.json``: penalties and suppressed tokens would
+        change the distribution that is sampled from."""
+        own = self.model.generation_config
+        self.model.generation_config = GenerationConfig()
         try:
-            self._set_most(tokens)
             yield
         finally:
-            self._set_most(self.max_completion_length)
-
-    def _set_most(self, tokens: int) -> None:
-        if self.use_vllm:
-            self.vllm_generation.max_completion_length = tokens
-        else:
-            self.generation_config.max_new_tokens = tokens
-            self.generation_kwargs["max_new_tokens"] = tokens
+            self.model.generation_config = own

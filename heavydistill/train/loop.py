@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING
 import heavydistill
 from heavydistill.errors import ConfigError, HeavydistillError, RunError
 from heavydistill.models.local.architecture import TextTower, copy_processor
-from heavydistill.store.training_record import Launch, Result, TrainingRecord, write_record
+from heavydistill.store.training_record import (
+    Alarm,
+    Ends,
+    Launch,
+    Result,
+    TrainingRecord,
+    write_record,
+)
 from heavydistill.train import checkpoints
 from heavydistill.train.arguments import TrainArguments, TrainingOptions, recorded
 from heavydistill.train.base_model import BaseCheckpoint
@@ -274,6 +281,35 @@ def step_at_end(trainer: Trainer) -> int:
     state = trainer.state
     best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
     return checkpoints.step_of(Path(best)) if best else int(state.global_step)
+
+
+def logged_ends(trainer: Trainer, names: Sequence[str]) -> dict[str, Ends]:
+    """Return the means of the first and the last tenth of the values that were logged, by name.
+
+    Log entries after the checkpoint that became the final model do not describe it.
+    """
+    history, last, ends = trainer.state.log_history, step_at_end(trainer), {}
+    for name in names:
+        values = [
+            entry[name]
+            for entry in history
+            if entry["step"] <= last and entry.get(name) is not None
+        ]
+        if values:
+            tenth = max(1, len(values) // 10)
+            first, final = (sum(part) / tenth for part in (values[:tenth], values[-tenth:]))
+            ends[name] = Ends(first=first, last=final)
+    return ends
+
+
+def alarms_of(trainer: Trainer) -> list[Alarm]:
+    """Return the alarms of the guards that watched a training, of the loss the first one."""
+    from heavydistill.train.callbacks import WatchGuards, WatchLoss
+
+    callbacks = trainer.callback_handler.callbacks
+    alarms = [a for each in callbacks if isinstance(each, WatchGuards) for a in each.alarms]
+    alarms += [a for each in callbacks if isinstance(each, WatchLoss) for a in each.alarms[:1]]
+    return sorted(alarms, key=lambda alarm: alarm.step)
 
 
 def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[str, str]]:

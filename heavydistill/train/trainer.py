@@ -19,10 +19,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from transformers import Trainer
-from trl import SFTTrainer
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.sft.data import check_isolation
 
 # accelerate numbers the CPUs of several processes, and the Trainer loads checkpoints to "cpu:1",
 # which torch does not know.
@@ -82,46 +80,6 @@ class RolesMixin(Trainer):
                     # transformers detects tied weights by shared memory, and writes one of them.
                     state_dict[name] = weight
         super()._save(output_dir, state_dict)
-
-
-class RolesTrainer(RolesMixin, SFTTrainer):
-    """TRL's trainer for SFT, which refuses packing if the model mixes packed rows.
-
-    With ``muon``, Muon replaces the optimizer set by the arguments.
-    """
-
-    _is_probed = False
-
-    def __init__(self, *, muon: bool, **options: object) -> None:
-        self._muon = muon
-        self.optimizer: torch.optim.Optimizer | None
-        super().__init__(**options)
-
-    def create_optimizer(self, *arguments: object) -> torch.optim.Optimizer:
-        """Create the optimizer set by the arguments, or Muon."""
-        if self._muon and self.optimizer is None:
-            self.optimizer = MuonAdamW(
-                self.model.named_parameters(),
-                lr=self.args.learning_rate,
-                weight_decay=self.args.weight_decay,
-                betas=(self.args.adam_beta1, self.args.adam_beta2),
-                eps=self.args.adam_epsilon,
-            )
-            return self.optimizer
-        made: torch.optim.Optimizer = super().create_optimizer(*arguments)
-        return made
-
-    def _run_epoch(self, *, model: torch.nn.Module, **options: object) -> None:
-        if self.args.packing and not self._is_probed:
-            check_isolation(
-                model,
-                # With offloading, weights are not on the device of the computation.
-                lambda rows: self._prepare_inputs(self.data_collator(rows)),
-                self.model.config.get_text_config().vocab_size,
-                is_mixed=self.args.bf16 or self.args.fp16,
-            )
-            self._is_probed = True
-        super()._run_epoch(model=model, **options)
 
 
 class MuonAdamW(torch.optim.Optimizer):

@@ -69,8 +69,10 @@ def judge_of(config: RolloutOptions, run: RunConfig | None) -> ResolvedRun | Non
     if run and not config.judging:
         own = own or run.prompts.judge
     if judge is None:
-        given = {"budget": config.budget, "journal": config.journal, "prompts.judge": own}
-        given["judge_timeout_s"] = config.judge_timeout_s != JUDGE_TIMEOUT_S
+        given = {
+            **{"budget": config.budget, "journal": config.journal, "prompts.judge": own},
+            "judge_timeout_s": config.judge_timeout_s != JUDGE_TIMEOUT_S,
+        }
         if key := next((key for key, value in given.items() if value), None):
             raise ConfigError(
                 f"{key} is for the requests to a judge, and there is none",

@@ -18,7 +18,6 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.store.redact import portable_config
 from heavydistill.store.training_record import (
     LEARNT,
-    Ends,
     Launch,
     RlUsed,
     SetsUsed,
@@ -28,14 +27,15 @@ from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
 from heavydistill.train.distill.served import ServedTeacher
-from heavydistill.train.held_out import GARBLED, HeldOut, Judge, held_out
+from heavydistill.train.held_out import GARBLED, HELD_OUT_METRICS, HeldOut, Judge, held_out
 from heavydistill.train.loop import (
     TrainingPlan,
+    alarms_of,
     begin,
     common_summary,
+    logged_ends,
     new_record,
     run_training,
-    step_at_end,
     trainer_options,
 )
 from heavydistill.train.rollouts.data import (
@@ -67,11 +67,7 @@ _RECORDED = (
     "completions/mean_length",
     "groups/all_right",
     "groups/uncompared",
-    "eval_hm",
-    "eval_hm_garbled",
-    "eval_v",
-    "eval_steps_agree",
-    "eval_steps_part",
+    *HELD_OUT_METRICS,
     "eval_pass_at_1",
     "claims/score",
     *JUDGE_METRICS,
@@ -321,26 +317,11 @@ def measured_of(trainer: Trainer, first: int, more: Sequence[str] = ()) -> dict[
 
     ``first`` is the step that it resumed from; ``more`` are names of further metrics.
     """
-    from heavydistill.train.callbacks import WatchGuards, WatchLoss
-
     history = trainer.state.log_history
-    callbacks = trainer.callback_handler.callbacks
-    alarms = next(each.alarms for each in callbacks if isinstance(each, WatchGuards))
-    watched = (each.alarms[:1] for each in callbacks if isinstance(each, WatchLoss))
-    alarms = sorted([*alarms, *next(watched, [])], key=lambda alarm: alarm.step)
-    # Log entries after the checkpoint that became the final model do not describe it.
-    last = step_at_end(trainer)
-    of_model = [entry for entry in history if entry["step"] <= last]
     # TRL continues the token count of the training that was resumed.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
     before = max((tokens for step, tokens in counted if step <= first), default=0)
-    rollouts = {}
-    undecided = {name for entry in of_model for name in entry if name.startswith(UNDECIDED)}
-    for name in (*_RECORDED, *more, *sorted(undecided)):
-        values = [entry[name] for entry in of_model if entry.get(name) is not None]
-        if values:
-            tenth = max(1, len(values) // 10)
-            ends = (sum(values[:tenth]) / tenth, sum(values[-tenth:]) / tenth)
-            rollouts[name] = Ends(first=ends[0], last=ends[1])
     tokens = int(max((tokens for _, tokens in counted), default=before) - before)
-    return {"alarms": alarms, "tokens": tokens, "rollouts": rollouts}
+    undecided = {name for entry in history for name in entry if name.startswith(UNDECIDED)}
+    rollouts = logged_ends(trainer, [*_RECORDED, *more, *sorted(undecided)])
+    return {"alarms": alarms_of(trainer), "tokens": tokens, "rollouts": rollouts}

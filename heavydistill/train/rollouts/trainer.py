@@ -20,31 +20,38 @@ in TRL too.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from accelerate.utils import is_peft_model, set_seed
+from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
-from transformers import GenerationConfig
+from transformers import GenerationConfig, TrainerControl
 from transformers.generation import GenerateDecoderOnlyOutput
 from transformers.integrations import is_deepspeed_zero3_enabled
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.models.local.decoding import can_drop_rows, write
-from heavydistill.train.held_out import HeldOutEvaluation
+from heavydistill.train.held_out import HeldOutEvaluation, Row
 from heavydistill.train.rollouts import vllm
 
 Batch = dict[str, torch.Tensor]
 
 
 class SamplingTrainer(HeldOutEvaluation):
-    """Mixin for TRL's ``GRPOTrainer`` and ``DistillationTrainer``, evaluated on held-out rows."""
+    """Mixin for TRL's ``GRPOTrainer`` and ``DistillationTrainer``, evaluated on held-out rows.
+
+    ``eval_dataset`` maps roles to rows as in ``HeldOut``. A role without an entry in
+    ``most_tokens`` has ``max_completion_length``.
+    """
 
     _buffered_inputs: list[dict[str, object]] | None
+    control: TrainerControl
     num_iterations = 1
     """Number of times that a generation is learnt from; GRPO's may be more."""
 
@@ -73,17 +80,56 @@ class SamplingTrainer(HeldOutEvaluation):
         else:
             self.model.generate = partial(_generate, self.model.generate)
 
-    def _generate_single_turn(self, *arguments: object) -> Any:
-        """Generate as TRL does, but ignore the model's ``generation_config.json``.
+    def evaluate(
+        self,
+        eval_dataset: Mapping[str, Dataset] | None = None,
+        ignore_keys: object = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """Evaluate, log and call the callbacks, as the Trainer does; ``ignore_keys`` is ignored."""
+        metrics = self._measured(eval_dataset or self.eval_dataset, metric_key_prefix)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
 
-        Penalties and suppressed tokens would change the distribution that the loss is based on.
-        """
-        own = self.model.generation_config
-        self.model.generation_config = GenerationConfig()
-        try:
+    def _generate_single_turn(self, *arguments: object) -> Any:
+        """Generate as TRL does, from the model's own distribution."""
+        with self._plain_generation():
             return super()._generate_single_turn(*arguments)
+
+    def _prompt_ids(self, rows: Sequence[Row]) -> list[list[int]]:
+        ids: list[list[int]] = self._tokenize_prompts([row["prompt"] for row in rows])[0]
+        return ids
+
+    def _sampled(self, role: str, prompts: list[list[int]]) -> list[list[int]]:
+        with self._at_most(self._most_tokens.get(role, self.max_completion_length)):
+            made = self._generate_single_turn(prompts, None, {}, 1)
+        # GRPO's trainer also returns log-probabilities, that of distillation the ids alone.
+        ids: list[list[int]] = made[0] if isinstance(made, tuple) else made
+        return ids
+
+    @contextlib.contextmanager
+    def _at_most(self, tokens: int) -> Iterator[None]:
+        """Limit responses to ``tokens`` tokens, with and without vLLM."""
+        try:
+            self._set_most(tokens)
+            yield
         finally:
-            self.model.generation_config = own
+            self._set_most(self.max_completion_length)
+
+    def _set_most(self, tokens: int) -> None:
+        if self.use_vllm:
+            self.vllm_generation.max_completion_length = tokens
+        else:
+            self.generation_config.max_new_tokens = tokens
+            self.generation_kwargs["max_new_tokens"] = tokens
+
+    @property
+    def _sampling_seed(self) -> int:
+        """Seed of this process; vLLM's processes that share a model need the same one."""
+        shared = self.args.vllm_tensor_parallel_size if self.use_vllm else 1
+        return int(self.args.seed + self.accelerator.process_index // shared)
 
     def end(self) -> None:
         """End the training; an engine in this process is shut down before."""

@@ -25,7 +25,7 @@ class SftOptions(TrainingOptions):
 
     script: ClassVar[str] = "sft"
     trl_config: ClassVar[str] = "SFTConfig"
-    recorded: ClassVar[Mapping[str, object]] = {"muon": False}
+    recorded: ClassVar[Mapping[str, object]] = {"muon": False, "held_out": None}
     # Parameters that would be ignored or would cut rows.
     refused: ClassVar[Refused] = {
         "completion_only_loss": ((None, True), _COMPLETION),
@@ -69,6 +69,12 @@ class SftOptions(TrainingOptions):
         "refuse",
         "leave_out",
     )
+    held_out: int | None = option(
+        None,
+        "Number of held-out caches on which the deliberator is sampled at each evaluation, as they "
+        "are and with garbled attempts; 0 for none. [default: 32, if the sets have caches of "
+        "validation problems that can be judged here]",
+    )
     # TRL's default of 1,024 would cut the answers off long rows.
     max_length: int | None = option(
         None,
@@ -96,6 +102,19 @@ class SftOptions(TrainingOptions):
             learner = "thinker" if self.roles == "thinker" else "deliberator"
             trl.metric_for_best_model = f"eval_{learner}_loss"
         super().__post_init__()
+        if self.held_out is not None and self.held_out < 0:
+            raise ConfigError(f"held_out: {self.held_out} is less than 0", "Give 0 for none.")
+        if self.held_out and not self.samples:
+            reads = self.roles != "thinker"
+            why = "nothing is evaluated" if reads else "a thinker reads no attempts"
+            raise ConfigError(f"held_out is {self.held_out}, but {why}", "Leave it out.")
+
+    @property
+    def samples(self) -> bool:
+        """Return whether evaluations sample deliberations, if the sets allow it."""
+        trl: Any = self
+        is_evaluated = trl.do_eval or trl.eval_on_start
+        return bool(is_evaluated) and self.roles != "thinker" and self.held_out != 0
 
     @property
     def sources(self) -> tuple[SetSource, ...]:

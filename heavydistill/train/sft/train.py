@@ -7,6 +7,7 @@ change them.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,27 +15,44 @@ from typing import TYPE_CHECKING, Any
 
 from trl import ModelConfig, SFTConfig, SFTTrainer
 
+from heavydistill.config.run import Verifying
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.set_rows import SPLITS
-from heavydistill.store.training_record import Alarm, SetsUsed, TrainingRecord
+from heavydistill.store.training_record import SetsUsed, TrainingRecord
 from heavydistill.train.arguments import TrainArguments, read_arguments
 from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
+from heavydistill.train.guards import OFF, WARN, PolicyGuardOptions
+from heavydistill.train.held_out import HELD_OUT_METRICS
 from heavydistill.train.loop import (
     TrainingPlan,
+    alarms_of,
     begin,
     common_summary,
+    logged_ends,
     new_record,
     run_training,
     sharing,
     step_at_end,
     trainer_options,
 )
+from heavydistill.train.rollouts.reward import VerdictReward
 from heavydistill.train.sft.data import SourceRows, sequences_of_roles, sum_of, tokenize_sources
 from heavydistill.train.sft.options import SftOptions
+from heavydistill.train.sft.sampling import SampledCaches, sampled_caches
+from heavydistill.verifiers.pool import VerdictPool
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+# The other guards watch responses that are learnt from.
+_GUARDS = PolicyGuardOptions(
+    guard_entropy=OFF,
+    guard_length=OFF,
+    guard_cut_off=OFF,
+    guard_evaluation=OFF,
+    guard_reading=WARN,
+)
 
 
 @dataclass
@@ -54,6 +72,7 @@ class SftPlan(TrainingPlan):
     arguments: TrainArguments[SftConfig]
     train: Dataset
     validation: dict[str, Dataset]
+    sampled: SampledCaches
 
 
 def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
@@ -79,7 +98,10 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
         )
         # By role, so that a loss of quality in one role is visible.
         validation = sequences_of_roles(held_out, max_length, config.packing)
-    _require_measured(config.metric_for_best_model, [f"{role}_loss" for role in validation])
+    sampled = sampled_caches(config, base, launch, max_length)
+    measured = [f"{role}_loss" for role in validation]
+    measured += ["hm", "hm_minus_v"] * bool(sampled.rows)
+    _require_measured(config.metric_for_best_model, measured)
     tokens, learnt = sum_of(sequences)
     record = new_record(
         arguments,
@@ -93,7 +115,7 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
         tokens=tokens,
         learnt_tokens=learnt,
     )
-    return SftPlan(arguments, base, record, start, sequences, validation)
+    return SftPlan(arguments, base, record, start, sequences, validation, sampled)
 
 
 def _require_measured(metric: str | None, losses: Sequence[str]) -> None:
@@ -105,22 +127,26 @@ def _require_measured(metric: str | None, losses: Sequence[str]) -> None:
 
 def train(plan: SftPlan) -> TrainingRecord:
     """Train, and write the model and its record into the output folder (``loop``)."""
-    return run_training(
-        plan,
-        lambda: new_trainer(plan),
-        lambda trainer, _: {
-            "eval_loss": _losses(trainer, plan.validation),
-            "alarms": _alarms(trainer),
-        },
-    )
+    with contextlib.ExitStack() as held:
+        pool = held.enter_context(VerdictPool(Verifying())) if plan.sampled.rows else None
+        return run_training(
+            plan,
+            lambda: new_trainer(plan, pool),
+            lambda trainer, _: {
+                "eval_loss": _losses(trainer, plan.validation),
+                "rollouts": logged_ends(trainer, HELD_OUT_METRICS),
+                "alarms": alarms_of(trainer),
+            },
+        )
 
 
-def new_trainer(plan: SftPlan) -> SFTTrainer:
-    """Return TRL's trainer for the plan's token sequences."""
-    from heavydistill.train.callbacks import WatchLoss
-    from heavydistill.train.trainer import RolesTrainer
+def new_trainer(plan: SftPlan, pool: VerdictPool | None = None) -> SFTTrainer:
+    """Return TRL's trainer for the plan's token sequences; ``pool`` judges sampled responses, of
+    which there are none without it."""
+    from heavydistill.train.callbacks import WatchGuards, WatchLoss
+    from heavydistill.train.sft.trainer import RolesTrainer
 
-    config = plan.arguments.config
+    config, chat = plan.arguments.config, plan.base.chat
     # TRL must not render, cut or pack the rows again after the guard has checked them.
     config.dataset_kwargs = {"skip_prepare_dataset": True}
     config.chat_template_path = None  # the tokenizer has the template
@@ -130,8 +156,15 @@ def new_trainer(plan: SftPlan) -> SFTTrainer:
         config.pad_to_multiple_of = 2 * sharing()  # every process gets as many tokens
     options: dict[str, Any] = trainer_options(plan)
     options["callbacks"].append(WatchLoss())
+    if pool:
+        options["callbacks"].append(WatchGuards(_GUARDS, draws=False))
     return RolesTrainer(
         muon=config.muon,
+        chat=chat,
+        held_out=plan.sampled.rows if pool else {},
+        most_tokens={"deliberator": plan.sampled.most_tokens},
+        max_length=plan.record.max_length,
+        judge=VerdictReward(pool, chat).judge if pool else None,
         train_dataset=plan.train,
         eval_dataset=plan.validation or None,
         **options,
@@ -160,13 +193,6 @@ def _copies(used: SetsUsed) -> int:
     return sum(rows - left_out for rows, left_out in parts) - sum(
         used.rows[split] for split in used.left_out
     )
-
-
-def _alarms(trainer: SFTTrainer) -> list[Alarm]:
-    from heavydistill.train.callbacks import WatchLoss
-
-    callbacks = trainer.callback_handler.callbacks
-    return next(each.alarms[:1] for each in callbacks if isinstance(each, WatchLoss))
 
 
 def _losses(trainer: SFTTrainer, validation: Iterable[str]) -> dict[str, float]:
@@ -201,6 +227,8 @@ def summary(plan: SftPlan) -> list[tuple[str, str]]:
         size += f", {record.tokens / (record.sequences * record.max_length):.1%} full"
     learnt = f"{record.learnt_tokens:,} are learnt ({record.learnt_tokens / record.tokens:.0%})"
     of_batch = config.per_device_train_batch_size * (record.launch.processes // sharing())
+    if plan.sampled.text:
+        lines.append(("held out", plan.sampled.text))
     return [
         *lines,
         (unit, size),
