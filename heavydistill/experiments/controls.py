@@ -11,7 +11,8 @@ an id of its own:
                 right: this one in the place of a wrong one
     empty       attempts without text
     answers     the last box of each attempt alone; attempts without one have no text
-    steps       the same attempts without boxes, and without lines that hold nothing else
+    steps       the same attempts without boxes, and without lines that hold nothing else; a value
+                of a step stays without its box
     planted-N   right attempts, N of them with the same wrong step (see ``perturbation.plant``),
                 which they carry on to their final answer
 

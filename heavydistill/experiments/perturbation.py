@@ -34,6 +34,8 @@ import string
 from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
 
+from heavydistill.text.steps import read_steps
+
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
 # A minus is a sign where nothing stands before it from which the number could be subtracted.
 _SIGNED = rf"(?:(?<![\w)\]}}])(?<![\d)\]}}] )[-−])?{_NUMBER}"
@@ -57,6 +59,7 @@ _ALPHABETS = (("a", "z"), ("α", "ω"), ("а", "я"))
 _CJK = "天地山川木金土石田禾云雨风雪竹花"
 _LONG_ENOUGH = re.compile(r"[^\W\d_]{3}|[\u3400-\u9fff]{2}")  # texts of options
 _LONGEST_LABEL = 40  # characters beside a box, e.g. "The final answer is"
+_LONGEST_STEP = 120  # characters
 _LONGEST_ANSWER = 80  # longer answers are texts or programs, not words
 _DRAWS = 100
 
@@ -133,13 +136,21 @@ def box_alone(text: str) -> str:
 
 
 def without_boxes(text: str) -> str:
-    """A text without boxes, and without the lines that hold nothing but one and its words."""
+    """A text without boxes, and without the lines that hold nothing but one and its words.
+
+    Of a box that is the value of a step (``text.steps``), the value stays: ``57 + 97 = 154``.
+    """
     lines = []
     for line in text.split("\n"):
-        rest = _BOX.sub("", line)
+        rest = _BOX.sub(_value_of_step, line)
         if rest == line or re.search(r"\d", rest) or len(rest) > _LONGEST_LABEL:
             lines.append(rest)
     return "\n".join(lines).strip()
+
+
+def _value_of_step(box: re.Match[str]) -> str:
+    before = box.string[max(0, box.start() - _LONGEST_STEP) : box.start()]
+    return box[1] if len(read_steps(before + box[0])) > len(read_steps(before)) else ""
 
 
 _Step = tuple[tuple[tuple[str, Decimal], ...], Decimal]

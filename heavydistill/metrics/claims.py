@@ -5,7 +5,8 @@
                                right, and of those on wrong attempts that say wrong
     self_contradiction_share   share of deliberations that contradict their own answer
     claim_vote_accuracy        the balanced accuracy of a vote over the attempts shown, which calls
-                               those with the commonest answer right and all others wrong
+                               those with the commonest answer right and all others wrong, on the
+                               attempts on which there is a claim
     claim_accuracy_when_wrong  the balanced accuracy of deliberations whose own answer is wrong
 
 A claim is often the deliberation's own answer compared with that of the attempt, and then it is
@@ -57,7 +58,7 @@ class ClaimFigures:
     counts: _Counts
     """Number of claims on right attempts that say right, of all claims on right attempts, of claims
     on wrong attempts that say wrong, and of all claims on wrong attempts."""
-    voted: _Counts  # the same of a vote over the attempts of deliberations that make claims
+    voted: _Counts  # the same of a vote, in place of these claims
     when_wrong: _Counts  # the same of deliberations with a wrong answer
 
     @classmethod
@@ -75,7 +76,7 @@ class ClaimFigures:
             coverage=fmean(len(checked) / len(attempts) for _, checked, attempts in read),
             contradictions=fmean(any(c.is_contradiction for c in said) for _, said, _ in read),
             counts=_counts(c for _, checked, _ in read for c in _judged(checked)),
-            voted=_counts(vote for _, said, attempts in read if said for vote in _votes(attempts)),
+            voted=_counts(v for _, said, attempts in read for v in _votes(attempts, said)),
             when_wrong=_counts(
                 c for each, checked, _ in read if each.right is False for c in _judged(checked)
             ),
@@ -87,12 +88,15 @@ def _judged(claims: Iterable[CheckedClaim]) -> Iterator[tuple[bool | None, float
     return ((claim.attempt.right, float(bool(claim.is_true))) for claim in claims)
 
 
-def _votes(attempts: Sequence[Generation]) -> Iterator[tuple[bool | None, float]]:
-    """Yield the same of the claims of a vote over the attempts, expected over ties."""
+def _votes(
+    attempts: Sequence[Generation], claims: Iterable[CheckedClaim]
+) -> Iterator[tuple[bool | None, float]]:
+    """Yield the same of what a vote over the attempts says in place of each claim, expected over
+    ties."""
     counts = Counter(each.extracted for each in attempts if each.extracted)
     most = max(counts.values(), default=0)
     tied = sum(count == most for count in counts.values())
-    for each in attempts:
+    for each in (claim.attempt for claim in claims):
         says_right = (counts[each.extracted or ""] == most) / tied if tied else 0.0
         yield each.right, says_right if each.right else 1 - says_right
 

@@ -34,7 +34,7 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     paired,
 )
-from heavydistill.metrics.problem_figures import ProblemFigures, Round, RunTally, on_same_pools
+from heavydistill.metrics.problem_figures import ProblemFigures, RunTally, on_same_pools
 from heavydistill.metrics.steps import step_shares
 from heavydistill.metrics.summary import NAMES, Summary, grouped, values_of
 
@@ -251,6 +251,8 @@ class Comparison(Changes):
     frozen: Changes | None = None
     """Changes on the trajectories of the run before, which the deliberator after read too; None if
     it did not, or if the runs have one thinker or one deliberator."""
+    frozen_steps: dict[str, Change] = field(default_factory=dict)
+    """``steps`` on these trajectories; empty if ``frozen`` is None."""
     minus_controls: dict[str, Change] = field(default_factory=dict)
     """HM@D minus each control of both runs, and changes by transplants; the keys are those of
     ``controls.minus_controls``."""
@@ -324,10 +326,10 @@ def compare_sides(
         return {name: Changes(**changes([r.problem for r in of])) for name, of in groups.items()}
 
     problems = [row.problem for row in after.tally.rows]
-    on_before = None
+    on_before: list[_Run] = []
     if before and frozen:
         rows = on_same_pools(before.tally.rows, frozen.tally.rows)
-        on_before = Changes(**changes(problems, [runs[0], (rows, frozen.tally.rounds)]))
+        on_before = [runs[0], (rows, frozen.tally.rounds)]
     vote_pairs = deliberation_pairs = None
     # The vote of a subset of the trajectories is not a single answer, only an expected value.
     voting = [id for id in problems if max(rows[id].k for rows, _ in runs) <= k]
@@ -351,8 +353,9 @@ def compare_sides(
         **_claim_changes(
             *([rows[id].round(last).claims for id in problems] for rows, last in runs)
         ),
-        steps=_step_changes(*([rows[id].round(last) for id in problems] for rows, last in runs)),
-        frozen=on_before,
+        steps=_step_changes(problems, runs),
+        frozen=Changes(**changes(problems, on_before)) if on_before else None,
+        frozen_steps=_step_changes(problems, on_before) if on_before else {},
         minus_controls=_control_changes(before, after) if before else {},
     )
 
@@ -394,9 +397,10 @@ def _claim_changes(*runs: list[ClaimFigures | None]) -> dict[str, Any]:
     }
 
 
-def _step_changes(*runs: list[Round]) -> dict[str, Change]:
+def _step_changes(problems: Sequence[str], runs: Sequence[_Run]) -> dict[str, Change]:
     """The changes of the step table and of the step vote, in one run or in two."""
-    figures = [[each.steps for each in of_run] for of_run in runs]
+    rounds = [[rows[id].round(last) for id in problems] for rows, last in runs]
+    figures = [[each.steps for each in of_run] for of_run in rounds]
     shares = [step_shares(each) for each in figures]
     added = step_shares(figures[-1], figures[0]) if len(runs) > 1 else {}
     changes = {
@@ -409,7 +413,7 @@ def _step_changes(*runs: list[Round]) -> dict[str, Change]:
             for each in of_problem
             if each.steps.step_vote is not None
         ]
-        for of_problem in zip(*runs, strict=True)
+        for of_problem in zip(*rounds, strict=True)
     ]
     if of_runs := list(zip(*(each for each in voted if len(each) == len(runs)), strict=True)):
         changes["step_vote"] = _change(*([vote for vote, _ in each] for each in of_runs))

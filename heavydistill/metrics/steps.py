@@ -21,7 +21,8 @@ it is the vote of the attempts shown. Its value is the expected one over ties, a
 verdicts of the attempts, as in ``heavy.voting``.
 
 Attempts have the steps of their answer text, which is what a cache shows. If a text has several
-values for one step, the last one counts.
+values for one step, the last one counts. True values of one step are one value, to however many
+decimals a quotient is rounded.
 
 Not covered: texts without such steps, which have neither; attempts that were cut in the cache, and
 the thinking that a cache may show of them; steps that a deliberation leaves out, or makes with
@@ -128,8 +129,8 @@ def step_counts(attempts: Sequence[Sequence[Step]], written: Sequence[Step]) -> 
     for asked, step in _last(written).items():
         there = standing[asked]
         if len(there) > 1 and (row := _row(there)):
-            truths = {each.value: each.is_true for each in there}
-            plurality = fmean(truths[value] for value in _winners(each.value for each in there))
+            truths = {each.said: each.is_true for each in there}
+            plurality = fmean(truths[value] for value in _winners(each.said for each in there))
             picked = fmean(each.is_true for each in there)
             start = _COLUMNS * ROWS.index(row)
             for column, value in enumerate((step.is_true, plurality, picked, 1)):
@@ -247,7 +248,7 @@ class _Chain:
 
     @classmethod
     def of(cls, steps: Sequence[Step], is_right: bool) -> _Chain:
-        values = tuple(step.value for step in steps)
+        values = tuple(step.said for step in steps)
         uses, places = [], dict[Fraction, int]()
         for place, step in enumerate(steps):
             uses.append(tuple(places[each] for each in step.operands if each in places))
@@ -279,7 +280,7 @@ def _last(steps: Iterable[Step]) -> dict[object, Step]:
 
 def _row(there: Sequence[Step]) -> str | None:
     """The row of the table for the steps of attempts; None if they part and all are wrong."""
-    if len({step.value for step in there}) == 1:
+    if len({step.said for step in there}) == 1:
         return "unanimous_true" if there[0].is_true else "unanimous_false"
     return "parting" if any(step.is_true for step in there) else None
 

@@ -131,8 +131,8 @@ def _gains(comparison: Comparison) -> Iterator[str]:
             if change.difference
         )
         yield f"{', '.join(gains)} points"
-    if frozen := comparison.frozen:
-        rights, over = frozen.heavy_mean_at_d, frozen.heavy_minus_vote
+    if on_before := comparison.frozen:
+        rights, over = on_before.heavy_mean_at_d, on_before.heavy_minus_vote
         if rights and over and rights.before and over.before and rights.difference:
             yield (
                 f"On the attempts of the run before: {percent(rights.before.mean)} right before, "
@@ -218,7 +218,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         _provenance(runs, titles),
         Grid(["Asked differently", *titles], asked),
         metrics(comparison),
-        _frozen(comparison),
+        frozen(comparison),
         _groups("verifier", comparison.by_verifier, comparison, group_metrics),
         _groups("family", comparison.by_family, comparison, group_metrics),
         _pairs(comparison, runs),
@@ -237,7 +237,7 @@ def metrics(comparison: Comparison) -> Grid:
     return _changes(METRICS_TITLE, comparison.metrics, comparison)
 
 
-def _frozen(comparison: Comparison) -> Grid:
+def frozen(comparison: Comparison) -> Grid:
     """Return the deliberations of both runs on the attempts of the run before; no rows without."""
     keys = ("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote")
     rows = [
@@ -245,6 +245,8 @@ def _frozen(comparison: Comparison) -> Grid:
         for key, name in zip(NAMES, comparison.names, strict=True)
         if key in keys and comparison.frozen and (change := getattr(comparison.frozen, key))
     ]
+    if over := comparison.frozen_steps.get("heavy_minus_step_vote"):
+        rows.append((*steps.NAMES["heavy_minus_step_vote"], over))
     return _changes("On the attempts of before", rows, comparison, [_FROZEN_NOTE])
 
 

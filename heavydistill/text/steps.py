@@ -3,7 +3,8 @@ r"""Reads steps of arithmetic, ``a op b = c``, from a text.
 An operand and a value are numbers in digits, with a sign, thousands separators or decimals. The
 operations are + - * / and their signs in Unicode and LaTeX. A value may be the first operand of the
 next step: ``57 +87=144 -22=122`` is two steps. It is true if it is the result, up to the precision
-of a calculator; a quotient may be rounded to the decimals that are written.
+of a calculator; a quotient may be rounded to the decimals that are written. So two attempts that
+write 3.3 and 3.33 for 10 / 3 say the same (``Step.said``).
 
 Lines that begin with the name of an attempt ("Attempt 2: 57 + 87 = 134") say what that attempt has
 and not what the text has, so they are left out.
@@ -46,6 +47,7 @@ class Step(NamedTuple):
     operands: tuple[Fraction, Fraction]  # those of + and * are sorted
     value: Fraction
     is_true: bool  # whether the value is the result of the operation
+    said: Fraction  # the result if the value is true, however it is rounded; else the value
 
     @property
     def asked(self) -> tuple[str, tuple[Fraction, Fraction]]:
@@ -75,7 +77,7 @@ def _step(operation: str, left: str, right: str, written: str) -> Step | None:
     rounded = Fraction(operation == "/", 2 * 10 ** len(written.partition(".")[2]))
     is_true = abs(result - value) <= max(rounded, abs(result) / _FLOATS)
     operands = (b, a) if operation in _COMMUTES and b < a else (a, b)
-    return Step(operation, operands, value, is_true)
+    return Step(operation, operands, value, is_true, result if is_true else value)
 
 
 def _value(digits: str) -> Fraction:

@@ -167,6 +167,24 @@ def test_boxes_alone_and_the_rest_alone():
     assert without_boxes("\\boxed{7}") == "" and without_boxes("Seven.") == "Seven."
 
 
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("57 + 97 = \\boxed{154}", "57 + 97 = 154"),
+        ("So $57 + 97 = \\boxed{154}$, i.e. \\boxed{154}.", "So $57 + 97 = 154$, i.e. ."),
+        ("57 + 97 = 154 = \\boxed{154}", "57 + 97 = 154 ="),
+        ("x = \\boxed{154}", ""),
+        ("57 + 97 = 154\nAnswer: \\boxed{154}", "57 + 97 = 154"),
+        ("2 + 57 + 97 = \\boxed{156} in all, and so on and so forth.",) * 2,
+    ],
+)
+def test_the_value_of_a_step_stays_without_its_box(text, rest):
+    if text == rest:
+        rest = text.replace("\\boxed{156}", "")
+    assert without_boxes(text) == rest
+    assert read_steps(without_boxes(text)) == read_steps(text)
+
+
 @settings(deadline=None)
 @given(st.integers(2, 8), st.data())
 def test_letters_of_a_choice_become_those_of_other_options(count, data):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fake_server import Answer, completion
+from micro_models import worked
 
 WORDS = ["first", "then", "next", "so", "now", "add", "carry", "check", "again", "because", "total"]
 
@@ -114,6 +115,8 @@ def answer(body: dict[str, Any]) -> Answer:
     draw = random.Random(hashlib.sha256(f"{model}/{prompt}/{seed}".encode()).hexdigest())
     if model == "critic":
         return _judged(prompt, draw)
+    if "how many legs are there" in prompt:
+        return _legs(prompt, draw)
     posed = next((each for each in PROBLEMS if each.mark in prompt), None)
     if posed is None:  # doctor's questions
         words = " ".join(draw.choices(WORDS, k=12))
@@ -124,6 +127,22 @@ def answer(body: dict[str, Any]) -> Answer:
     if "==== Attempt " in prompt:
         return _deliberated(model, posed, prompt, draw)
     return _thought(model, posed, prompt, draw)
+
+
+def _legs(prompt: str, draw: random.Random) -> Answer:
+    """Steps of a thinker, with slips; a deliberator copies the commonest attempt."""
+    from reasoning_gym.arithmetic.leg_counting import ANIMALS
+
+    attempts = re.findall(r"^=+ Attempt \d+\n(.*?)\n==", prompt, re.MULTILINE | re.DOTALL)
+    if attempts:
+        return _counted(prompt, draw, max(sorted(attempts), key=attempts.count), "")
+    asked = re.findall(
+        r"(\d+) ([a-z ]+?)s?(?=[,?])", prompt[prompt.index("how many legs are there") :]
+    )
+    animals = {name if name in ANIMALS else f"{name}s": int(count) for count, name in asked}
+    task = worked.read_task("leg_counting", {"animals": animals})
+    solved = worked.solve(task, draw, slip_rate=0.15)
+    return _counted(prompt, draw, worked.answer_of(solved), "")
 
 
 def _thought(model: str, posed: Posed, prompt: str, draw: random.Random) -> Answer:

@@ -226,6 +226,17 @@ def evaluation(stage: Stage) -> None:
     stage.keep("runs/evaluation")
 
 
+def planted(stage: Stage) -> None:
+    """Wrong steps planted in attempts whose products share their operands and values."""
+    stage.served(
+        "planted", "evaluate", "--problems=gym:leg_counting", "--set=problems.size=5",
+        "--set=problems.seed=4", "--k=4", "--d=1", "--seed=6", "--thinker=served",
+        "--deliberator=strong", "--controls=planted", "--out=runs/planted",
+    )  # fmt: skip
+    for name in ("controls.json", "planted-2/traces/part-00000.parquet"):
+        stage.keep_file(f"runs/planted/{name}", Path("runs/planted", name))
+
+
 def crossing(stage: Stage) -> None:
     """Two thinkers with two deliberators."""
     stage.served(
@@ -279,7 +290,8 @@ def others(stage: Stage) -> None:
 
 
 SCENES: tuple[Callable[[Stage], None], ...] = (
-    *(quickstart, served, sets, asked_again, exports, evaluation, crossing, cards, page, others),
+    *(quickstart, served, sets, asked_again, exports, evaluation, crossing, cards, page, planted),
+    others,
 )
 
 

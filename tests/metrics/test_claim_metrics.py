@@ -45,10 +45,11 @@ def test_figures_of_a_problem_by_hand(trace):
     wrong = ["wrong", "right", None, "right"]  # says that its own 8 is wrong, and 7 is right
     figures = ClaimFigures.of(claiming(trace, right, wrong), 1)
     # Three answers are tied, so that a vote calls each of them right with a chance of one third.
-    voted = pytest.approx((2 / 3, 2, 10 / 3, 4))
+    # It is asked about the attempts with a claim: 7 twice, 8 twice, and once the one without any.
+    voted = pytest.approx((2 / 3, 2, 7 / 3, 3))
     assert figures == ClaimFigures(0.75, 1.0, (2, 2, 2, 3), voted, when_wrong=(1, 1, 1, 2))
     figures = ClaimFigures.of(claiming(trace, [None, "right"], [None, "wrong"]), 1)
-    assert figures == ClaimFigures(0.25, 0.0, (1, 2, 0, 0), voted, when_wrong=(0, 1, 0, 0))
+    assert figures == ClaimFigures(0.25, 0.0, (1, 2, 0, 0), (2 / 3, 2, 0, 0), (0, 1, 0, 0))
     metrics = claim_metrics([figures, None])
     assert metrics["claim_coverage"] == bootstrap_mean([0.25])
     assert metrics["claim_balanced_accuracy"] is None, "no claim on a wrong attempt"
@@ -58,7 +59,7 @@ def test_deliberations_that_failed_or_were_shown_nothing_do_not_count(make_trace
     cut, whole = claiming(trace, ["right"], ["wrong"]).deliberations
     cut = dataclasses.replace(cut, finish_reason="length")
     figures = ClaimFigures.of(dataclasses.replace(trace, deliberations=[cut, whole]), 1)
-    voted = pytest.approx((1 / 3, 1, 5 / 3, 2))
+    voted = pytest.approx((0, 0, 2 / 3, 1))
     assert figures == ClaimFigures(0.25, 1.0, (0, 0, 1, 1), voted, when_wrong=(0, 0, 1, 1))
     assert ClaimFigures.of(dataclasses.replace(trace, deliberations=[cut]), 1) is None
     assert ClaimFigures.of(make_trace(["7"], ["7"]), 1) is None

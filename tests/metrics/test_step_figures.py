@@ -81,6 +81,18 @@ def test_the_last_value_of_a_step_counts_and_cut_texts_do_not():
     assert StepFigures.of(dataclasses.replace(trace, deliberations=[]), 1).step_vote is None
 
 
+def test_true_values_of_a_step_are_one_value_however_they_are_rounded():
+    true, false = ["10 / 3 = 3.33", "10 / 3 = 3.3"], ["10 / 3 = 3.4"] * 2
+    assert table(shown(true, "10 / 3 = 3.3333")) == [1, 1, 1, 1, *[0] * 8]
+    assert table(shown([*true, *true, *false, false[0]], "10 / 3 = 3.33"))[8:] == [
+        *(1, 1, pytest.approx(4 / 7), 1)
+    ]
+    assert table(shown(false, true[0]))[4:8] == [1, 0, 0, 1]
+    # 116 and 115.67 are both 347 / 3, and as frequent as 120; only 116 is called right.
+    right, exact, wrong = (f"347 / 3 = {each}\n\\boxed{{{each}}}" for each in (116, 115.67, 120))
+    assert vote(right, exact, wrong, wrong) == 0.25 and vote(right, exact, wrong) == 0.5
+
+
 def test_a_step_vote_by_hand():
     early, late = chain({0: 10}), chain({3: 10})
     assert vote(chain(), early) == 0.5, "a tie at the first step"
@@ -223,6 +235,15 @@ def test_changes_are_paired_by_problem():
     vote = told["heavy_minus_step_vote"]
     assert vote.before and vote.before.mean == pytest.approx(0.5 - 1 / 3)
     assert vote.difference and vote.difference.mean == pytest.approx(0.5)
+    frozen = numbered([shown(mixed, chain(), chain({0: 10})) for _ in range(2)])
+    on_before = compare_sides(side(after), side(before), {}, side(frozen)).frozen_steps
+    assert (
+        on_before.keys() == told.keys()
+        and on_before["step_vote"].before == told["step_vote"].before
+    )
+    over = on_before["heavy_minus_step_vote"]
+    assert over.before == vote.before and over.after.mean == pytest.approx(0.5 - 1 / 3)
+    assert not compare_sides(side(after), side(before), {}).frozen_steps
     alone = compare_sides(side(after), None, {}).steps
     assert alone["parting"].before is None and alone["parting"].after == told["parting"].after
     table = summarize(before).steps["parting"]

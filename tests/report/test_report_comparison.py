@@ -74,6 +74,7 @@ def test_a_gain_of_the_thinker_is_not_called_one_of_the_deliberation(comparison,
     )
     frozen = dataclasses.replace(invented(), **told)
     told |= {"mean_at_k": change(36.8, 55.1, 18.2), "frozen": frozen}
+    told["frozen_steps"] = {"heavy_minus_step_vote": told["heavy_minus_vote"]}
     shown = dataclasses.replace(comparison, **told)
     gained = "The thinker gained +18.2, the vote +17.2, the deliberation +21.3 points"
     on_same = "On the attempts of the run before: 35.7% right before, 57.0% after; over their vote "
@@ -85,6 +86,7 @@ def test_a_gain_of_the_thinker_is_not_called_one_of_the_deliberation(comparison,
     at = next(n for n, row in enumerate(rows) if row.startswith("On the attempts of before"))
     assert "HM@4 35.7% 57.0% +21.3" in rows[at:]
     assert "HM@4 - V@8 -14.1 -10.0 +4.1" in rows[at:]
+    assert "HM - step vote -14.1 -10.0 +4.1" in rows[at:]
     assert "On the attempts of" not in printed(tables, comparison)
     alone = dict.fromkeys(figures, None) | {"vote_at_k": told["vote_at_k"]}
     text = printed(print_comparison, dataclasses.replace(comparison, **alone))

@@ -93,7 +93,7 @@ class RolesTrainer(HeldOutEvaluation, SFTTrainer):
         trained = int(self.args.per_device_train_batch_size) * self._max_length
         model = self.model.config.get_text_config()
         most_bytes = 2 * model.num_hidden_layers * model.hidden_size * self.model.dtype.itemsize
-        small = _ALWAYS // (most_bytes * longest)
+        small: int = _ALWAYS // (most_bytes * longest)
         return max(1, _FOR_EACH_TRAINED * trained // longest, small)
 
     def _sampled(self, role: str, prompts: list[list[int]]) -> list[list[int]]:

@@ -317,7 +317,7 @@ def test_the_model_is_let_go_before_another_process_measures_it(sets, tmp_path, 
     made: list[weakref.ref[Any]] = []
     alive: list[Any] = []
 
-    def new(prepared: SftPlan) -> Any:
+    def new(prepared: SftPlan, pool: object) -> Any:
         trainer = new_trainer(prepared)
         made.extend([weakref.ref(trainer), weakref.ref(trainer.model)])
         return trainer
