@@ -99,9 +99,7 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
         # By role, so that a loss of quality in one role is visible.
         validation = sequences_of_roles(held_out, max_length, config.packing)
     sampled = sampled_caches(config, base, launch, max_length)
-    measured = [f"{role}_loss" for role in validation]
-    measured += ["hm", "hm_minus_v"] * bool(sampled.rows)
-    _require_measured(config.metric_for_best_model, measured)
+    _require_measured(config.metric_for_best_model, validation, sampled)
     tokens, learnt = sum_of(sequences)
     record = new_record(
         arguments,
@@ -118,10 +116,14 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
     return SftPlan(arguments, base, record, start, sequences, validation, sampled)
 
 
-def _require_measured(metric: str | None, losses: Sequence[str]) -> None:
-    if losses and metric is not None and metric.removeprefix("eval_") not in losses:
+def _require_measured(
+    metric: str | None, validation: Iterable[str], sampled: SampledCaches
+) -> None:
+    names = [f"{role}_loss" for role in validation]
+    names += ["hm", "hm_minus_v"] * bool(sampled.rows)
+    if names and metric is not None and metric.removeprefix("eval_") not in names:
         raise ConfigError(
-            f"metric_for_best_model: {metric!r} is not measured", f"Give {' or '.join(losses)}."
+            f"metric_for_best_model: {metric!r} is not measured", f"Give {' or '.join(names)}."
         )
 
 
