@@ -56,7 +56,6 @@ def test_what_a_served_teacher_cannot_do_is_refused_with_2(
     ("habits", "keys", "name"),
     [
         ({"offers": False}, {}, "no_prompt_logprobs"),
-        ({"max_logprobs": 4}, {"beta": 0.0}, "fewer_prompt_logprobs"),
         ({"context": 300}, {}, "served_context"),
         ({"words": 672}, {}, "served_last_id"),
         ({"split": lambda text: [*text.encode()]}, {}, "served_tokenizer"),
@@ -72,6 +71,13 @@ def test_a_server_that_cannot_is_refused_before_weights_are_loaded(
         with messages.raises(name):
             prepare(arguments(sets, tmp_path / "out", **of_server(server, **keys)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_with_a_lower_limit_is_refused_with_both_numbers(sets, tmp_path, monkeypatch):
+    with served_teacher(max_logprobs=4) as server:
+        forbid_weights(monkeypatch)
+        with messages.raises("fewer_prompt_logprobs", top=20, limit=4):
+            prepare(arguments(sets, tmp_path / "out", **of_server(server, beta=0.0)))
 
 
 def test_no_server_and_no_such_model_are_refused(sets, tmp_path, monkeypatch):
