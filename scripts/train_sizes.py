@@ -435,7 +435,8 @@ def report(chosen: argparse.Namespace, words: Sequence[str]) -> tuple[list[str],
         values["k"] = (read_yaml(Path(run)).get("think") or {}).get("k", 8)
     tokens, of_pass, batch = batch_of(values, chosen.length)
     teacher = None
-    if of_teacher := values.get("teacher_model_name_or_path"):
+    of_teacher = values.get("teacher_model_name_or_path")
+    if of_teacher and not values.get("teacher_endpoint"):
         teacher = Teacher(shape_of(str(of_teacher)), 4 if values["bf16"] is False else 2)
     parts = memory(shape, method, engine, tokens, of_pass, teacher)
     trained = method.adapter_of(shape) or shape.parameters

@@ -84,14 +84,10 @@ class PromptScorer:
     def scores(self, sequences: Sequence[Scored], top: int = 0) -> list[TokenScores | Response]:
         """Score all sequences, each by a request of its own; a failure is the response of it.
 
-        ``top`` is the number of likeliest tokens in each place.
+        After a failure the other requests are given up, and have the same one. ``top`` is the
+        number of likeliest tokens in each place.
         """
-
-        async def all_of_them() -> list[TokenScores | Response]:
-            self._heard_at = loop().time()
-            return [*await asyncio.gather(*(self._scored(each, top) for each in sequences))]
-
-        found = submit(all_of_them())
+        found = submit(self._all_scored(sequences, top))
         try:
             return found.result()
         finally:
@@ -100,6 +96,21 @@ class PromptScorer:
     def close(self) -> None:
         """Close the connections."""
         close_client(self._client)
+
+    async def _all_scored(
+        self, sequences: Sequence[Scored], top: int
+    ) -> list[TokenScores | Response]:
+        self._heard_at = loop().time()
+        tasks = [loop().create_task(self._scored(each, top)) for each in sequences]
+        try:
+            for ended in asyncio.as_completed(tasks):
+                if isinstance(failure := await ended, Response):
+                    return [task.result() if task.done() else failure for task in tasks]
+            return [task.result() for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _scored(self, sequence: Scored, top: int) -> TokenScores | Response:
         """Send a sequence until it is scored, or its failure cannot be helped."""

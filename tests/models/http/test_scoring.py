@@ -99,6 +99,18 @@ def test_requests_in_flight_are_bounded_and_scores_keep_their_order():
     assert [each.tokens[0][0] for each in found] == list(range(24))
 
 
+def test_after_a_failure_no_other_request_is_waited_for():
+    def plan(body: Body, number: int) -> str:
+        return "broken" if body["prompt"][1] == 5 else "slow"
+
+    sequences = [Scored([9, number, 5]) for number in range(40)]
+    with scoring(server_of(plan=plan)) as server, scorer_of(server, concurrency=3, retries=0) as s:
+        found = s.scores(sequences)
+    assert isinstance(found[5], Response) and len(server.asked) < 12
+    assert isinstance(found[0], TokenScores)
+    assert {id(each) for each in found[12:]} == {id(found[5])}
+
+
 def once(fault: str) -> Callable[[Body, int], str | None]:
     return lambda body, number: fault if number == 0 else None
 
