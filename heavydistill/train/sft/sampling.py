@@ -90,7 +90,10 @@ def _found(config: SftOptions, base: BaseCheckpoint, max_length: int) -> Sampled
     )
     sampled = [row for of_role in found.roles.values() for row in of_role]
     if not sampled:
-        raise ConfigError(f"{sets.name} has no cache of a validation problem that fits", "")
+        raise ConfigError(
+            f"{sets.name} has no cache of a validation problem that fits the model's context",
+            "Build the sets with a smaller max_tokens.",
+        )
     check_verifiers(sampled, Verifying(), sets.name)
     registry.require_judge({row["verifier"] for row in sampled}, sets.name)
     rows = {role: of_role for role, of_role in found.roles.items() if of_role}
