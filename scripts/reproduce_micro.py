@@ -79,7 +79,7 @@ def temperatures(evidence: Path) -> dict[str, float]:
     if not (path := evidence / "results" / "seed-1.json").is_file():
         return {}
     arms = read_json(path)["arms"]
-    return {arm: figures["cool"]["temperature"] for arm, figures in arms.items()}
+    return {arm: figures["frozen"]["temperature"] for arm, figures in arms.items()}
 
 
 def print_plan(seed: int, left: list[Stage]) -> None:

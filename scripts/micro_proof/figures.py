@@ -50,10 +50,10 @@ def figures_of_seed(of_seed: OfSeed, runner: Runner, sizes: Sizes) -> dict[str, 
 def _arm(of_seed: OfSeed, runner: Runner, arm: str) -> dict[str, Any]:
     figures = {
         name: reading(read_json(folder / "after" / "summary.json"))
-        for name in ("frozen", "own", "cool")
+        for name in ("frozen", "own", "hot")
         if (folder := Path(of_seed.path(f"{name}-{arm}"))).is_dir()
     }
-    figures["cool"]["temperature"] = of_seed.temperature(arm)
+    figures["frozen"]["temperature"] = of_seed.temperature(arm)
     controls = read_json(Path(of_seed.path(f"controls-{arm}")) / "controls.json")
     figures["controls"] = {
         each["name"]: {"right": each["answering"]["accuracy"], "heavy_minus": each["heavy_minus"]}

@@ -18,7 +18,7 @@ from heavydistill.metrics.intervals import Interval
 from heavydistill.report.grid import bracketed
 from heavydistill.report.markdown import table
 from micro_proof.figures import FORMAT
-from micro_proof.stages import ARMS, POOL, SHOWN, THINKER, D, Sizes
+from micro_proof.stages import ARMS, POOL, SHOWN, TEMPERATURES, THINKER, D, Sizes
 
 Seed = Mapping[str, Any]
 _EMERGENT = 30  # problems without a right attempt, above which a share of them is shown
@@ -37,8 +37,10 @@ _HEAD = """# What the micro models show
 Made by `bash scripts/reproduce_micro.sh` on CPU cores alone, without a model or data from anywhere
 else. Seeds: {seeds}. Each has its own {traces:,} problems with traces, its own order of rows and
 its own {measured:,} problems to measure on; no two of these sets share a problem. K = {shown}
-attempts a problem, all of which a deliberation sees and the votes count; D = {d}. Temperature 1,
-top_p 0.95, top_k 10. In per cent: means over seeds with 95 % intervals over seeds (Student's t).
+attempts a problem, all of which a deliberation sees and the votes count; D = {d}. Attempts have
+temperature 1, and deliberations the best of {temperatures} for their arm, chosen once on other
+problems; top_p 0.95, top_k 10. In per cent: means over seeds with 95 % intervals over seeds
+(Student's t).
 
 | arm | what its deliberator learnt |
 | :-- | :-- |
@@ -73,14 +75,18 @@ def page(seeds: Sequence[Seed]) -> str:
             )
     numbers = ", ".join(str(seed["seed"]) for seed in seeds)
     sizes = seeds[0]["sizes"]
-    parts = [_HEAD.format(seeds=numbers, shown=SHOWN, d=D, **sizes)]
+    parts = [
+        _HEAD.format(
+            seeds=numbers, shown=SHOWN, d=D, temperatures=", ".join(map(str, TEMPERATURES)), **sizes
+        )
+    ]
     if sizes["measured"] < Sizes().measured:
         parts.append("**A trial with few problems: its figures are no evidence.**\n")
     parts += ["## Goals\n", table(["goal", "reached", "figure"], list(_goals(seeds))), ""]
     for name, title in {
         "frozen": "On the base's attempts",
         "own": "On the attempts of the arm's own thinker",
-        "cool": "On the base's attempts, at the temperature chosen for each arm",
+        "hot": "On the base's attempts, at temperature 1",
     }.items():
         parts += [f"## {title}\n", _readings(seeds, name), ""]
     parts += ["## Controls, on the base's attempts\n", _controls(seeds), ""]

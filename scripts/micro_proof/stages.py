@@ -36,9 +36,10 @@ SEEDS, SEEDS_OF_OTHERS = 5, 3
 TEMPERATURES = (0.3, 0.6, 1.0)  # each arm has the best of them on problems of no other use
 SHOWN, POOL, D = 4, 8, 2  # attempts in a cache, attempts that measure a thinker, deliberations
 CONTROLS = "alone,garbled,empty,foreign,answers,steps,planted"
+SMALLER = [2, 3, 4]  # attempts in the further caches of a problem that the teacher reads for SFT
 STUDENT, TEACHER, THINKER = "micro-student", "micro", "thinker"
 
-_EPOCHS = 1.5
+_EPOCHS = 1
 _RESPONSE_TOKENS = 185  # of a deliberation on four attempts, on the mean
 _ON_POLICY = {  # configuration, steps accumulated in one process, responses of an optimizer step
     "grpo": ("micro/deliberator", 32, 256),
@@ -121,7 +122,7 @@ class OfSeed:
         yield from self._sft(THINKER, "thinker", "sets")
         yield from self._sft("sft", "deliberator", "sets")
         if arm == "plain":
-            yield self._build("plain-sets", "solutions")
+            yield self._build("plain-sets", "solutions", redeliberates=False)
             yield from self._sft("plain", "thinker", "plain-sets", as_many_as="sft")
         elif arm == "more":
             yield self._traces("more-traces", 1_020_000)
@@ -143,12 +144,12 @@ class OfSeed:
             yield self._attempts(of, POOL)
             yield self._attempts(of, SHOWN)  # free: the first four of the eight
         base = f"attempts-base-{SHOWN}"
-        yield self._read(f"frozen-{arm}", 4, arm, base, D)
+        yield self._read(f"frozen-{arm}", 4, arm, base, D, None)
         if thinker != "base":
-            yield self._read(f"own-{arm}", 4, arm, f"attempts-{thinker}-{SHOWN}", D)
-        yield self._read(f"cool-{arm}", 2, arm, base, 1, None)
+            yield self._read(f"own-{arm}", 4, arm, f"attempts-{thinker}-{SHOWN}", D, None)
+        yield self._read(f"hot-{arm}", 2, arm, base, 1, 1.0)
         limit = ["--limit", str(self.sizes.some), "--controls", CONTROLS]
-        yield self._read(f"controls-{arm}", 7, arm, base, 1, more=limit)
+        yield self._read(f"controls-{arm}", 7, arm, base, 1, None, limit)
 
     def temperature(self, arm: str) -> float:
         """The temperature at which the arm was best, now or before."""
@@ -199,9 +200,15 @@ class OfSeed:
         first = first or 9000 + 1000 * self.seed
         return self._generate(name, 5, first, size or self.sizes.measured, flags, *needs)
 
-    def _build(self, name: str, *runs: str) -> Stage:
+    def _build(self, name: str, *runs: str, redeliberates: bool = True) -> Stage:
+        """Sets of runs; the teacher deliberates on further caches of the student's attempts."""
         flags = ["--student", STUDENT, "--preset", "natural", "--set", f"seed={self.seed}"]
-        return self._stage(name, 1, runs, lambda: _verb(
+        if redeliberates:
+            flags += ["--teacher", TEACHER, "--set", f"sets.widths={SMALLER}"]
+            flags += ["--set", "sets.written_by=student"]
+            flags += ["--set", f"sets.per_problem={len(SMALLER) + 1}", "--set", "redeliberate.d=1"]
+            flags += ["--set", f"redeliberate.journal={self.out / 'journal'}"]
+        return self._stage(name, 11 if redeliberates else 1, runs, lambda: _verb(
             "build", *map(self.path, runs), *flags, "--out", self.path(name)
         ))  # fmt: skip
 
@@ -217,7 +224,7 @@ class OfSeed:
         needs = [sets, *([base] if base else [])]
         if not as_many_as:
             epochs = ["--num_train_epochs", f"{_EPOCHS:g}"]
-            yield self._stage(name, 7, needs, lambda: [*train, *epochs])
+            yield self._stage(name, 12, needs, lambda: [*train, *epochs])
             return
         count = f"{name}-tokens"
         yield self._stage(count, 0.5, needs, lambda: [*train, "--dry_run"])
@@ -227,7 +234,7 @@ class OfSeed:
             epochs = wanted / _tokens_of_epoch(log_of(self.out, f"seed-{self.seed}/{count}"))
             return [*train, "--num_train_epochs", f"{epochs:.3f}"]
 
-        yield self._stage(name, 7, [*needs, as_many_as, count], command)
+        yield self._stage(name, 12, [*needs, as_many_as, count], command)
 
     def _on_policy(self, arm: str) -> Stage:
         """GRPO or distillation of ``sft`` on about as many tokens as it has learnt."""
@@ -241,7 +248,7 @@ class OfSeed:
             )  # fmt: skip
             return train + ["--steps_per_generation", str(accumulated)] * (arm == "grpo")
 
-        return self._stage(arm, 13, ("sets", "sft"), command)
+        return self._stage(arm, 26, ("sets", "sft"), command)
 
     def _read(
         self,
@@ -250,9 +257,10 @@ class OfSeed:
         arm: str,
         pools: str,
         d: int,
-        temperature: float | None = 1.0,
+        temperature: float | None,
         more: Sequence[str] = (),
     ) -> Stage:
+        """What the arm makes of attempts, at a temperature or, with None, at its best one."""
         model, needs = self._model(arm)
         if temperature is None and arm not in self.chosen:
             needs += [f"seed-1/choice-{arm}-{each:g}" for each in TEMPERATURES]

@@ -46,7 +46,7 @@ def figures(seed: int, sft: float = 0.8, measured: int = 1000) -> dict:
     for arm in arms_of(seed):
         right = {"sft": sft, "distill": sft + 0.06, "base": 0.3}.get(arm, 0.7)
         arms[arm] = {
-            **dict.fromkeys(("frozen", "own", "cool"), pools(right)),
+            **dict.fromkeys(("frozen", "own", "hot"), pools(right)),
             "controls": {"garbled": {"right": share(0.2), "heavy_minus": share(right - 0.2)}},
             "planted": {"1": {"follows": share(0.01)}, "3": {"follows": share(right / 2)}},
             "training": {"learnt_tokens": 480_000, "cpu_minutes": 7.0},
