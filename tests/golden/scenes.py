@@ -233,7 +233,8 @@ def planted(stage: Stage) -> None:
         "--set=problems.seed=4", "--k=4", "--d=1", "--seed=6", "--thinker=served",
         "--deliberator=strong", "--controls=planted", "--out=runs/planted",
     )  # fmt: skip
-    stage.keep_file("runs/planted/controls.json", Path("runs/planted/controls.json"))
+    for name in ("controls.json", "planted-2/traces/train-00000-of-00001.parquet"):
+        stage.keep_file(f"runs/planted/{name}", Path("runs/planted", name))
 
 
 def crossing(stage: Stage) -> None:
