@@ -63,7 +63,13 @@ def _record(model: str) -> TrainingRecord | None:
 
 
 def _learnt(record: TrainingRecord, role: str) -> set[str]:
-    """The versions of a role in the last training that had it; empty if none had."""
+    """The versions of a role in the last training that had it; empty if none had.
+
+    Also empty if that training asked the problems of a run, whose prompts its record does not name.
+    """
+    asked = record.rl.run if record.rl else None
+    if role in record.roles and asked and (own := asked.get("prompts", {}).get(role)):
+        return set(own)
     of_role = {
         version
         for sets in record.sets
@@ -71,5 +77,6 @@ def _learnt(record: TrainingRecord, role: str) -> set[str]:
         for version in sets.manifest.prompts
         if version.startswith(f"{role}.")
     }
-    before = record.base.training
+    is_unknown = role in record.roles and not record.sets
+    before = None if is_unknown else record.base.training
     return of_role or (_learnt(before, role) if before else set())

@@ -8,7 +8,7 @@ from heavydistill.config.run import RunConfig
 from heavydistill.heavy.prompts import load
 from heavydistill.run.generate import check
 from heavydistill.run.learnt_prompts import UnlearntPrompts, unlearnt_prompts
-from heavydistill.store.training_record import write_record
+from heavydistill.store.training_record import RlUsed, read_record, write_record
 
 BRIEF, GENERAL = (
     {role: load(role, domain, "en").version for role in ("thinker", "deliberator")}
@@ -56,6 +56,26 @@ def test_the_training_before_the_last_one_counts_for_a_role_that_the_last_one_le
     write_record(record.model_copy(update={"base": base}), trained)
     (found,) = unlearnt(deliberator=str(trained), teacher="micro", domain="general")
     assert found.learnt == [BRIEF["deliberator"]]
+
+
+def rl_of(**run):
+    """What a GRPO of both roles records of the run behind its prompts."""
+    return RlUsed(mode="joint", longest_prompt=9, problems_sha256="0" * 64, run=run)
+
+
+def test_own_prompts_of_a_training_on_sets_are_those_that_it_has_learnt(trained):
+    own = {"deliberator": ["deliberator.own.en@0123456789ab"]}
+    record = read_record(trained).model_copy(update={"rl": rl_of(prompts=own)})
+    write_record(record, trained)
+    (found,) = unlearnt(deliberator=str(trained), teacher="micro", domain="brief")
+    assert found.learnt == own["deliberator"]
+
+
+def test_a_training_on_the_problems_of_a_run_does_not_say_what_it_has_learnt(trained):
+    base = RECORD.base.model_copy(update={"training": read_record(trained)})
+    last = {"role": "both", "sets": [], "rl": rl_of(domain="general"), "base": base}
+    write_record(RECORD.model_copy(update=last), trained)
+    assert unlearnt(deliberator=str(trained), teacher="micro", domain="general") == []
 
 
 def test_own_prompts_of_the_training_need_their_file():

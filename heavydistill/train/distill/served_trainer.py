@@ -70,7 +70,13 @@ class ServedDistillTrainer(DistillTrainer):
             raise
 
     def _generate_and_score_completions(self, inputs: list[dict[str, object]]) -> Batch:
-        self._before = _random_state()
+        set_back, seen = _random_state(), self.state.num_input_tokens_seen
+
+        def before() -> None:
+            set_back()
+            self.state.num_input_tokens_seen = seen  # TRL counts each generation as it is made
+
+        self._before = before
         output: Batch = super()._generate_and_score_completions(inputs)
         ids, logps = self._scores(output)
         output |= {"completion_teacher_ids": ids, "completion_teacher_logps": logps}
@@ -93,11 +99,12 @@ class ServedDistillTrainer(DistillTrainer):
         found = self._scorer.scores([*sequences.values()], self._top_k)
         errors = [str(each.error) for each in found if isinstance(each, Response)]
         if everyones := gather_object(errors):
+            done = self.state.global_step
+            resume = " with --resume_from_checkpoint true: it continues after the last step"
             raise StoppedError(
-                f"{self._teacher} did not score {len(everyones):,} responses at step "
-                f"{self.state.global_step + 1}: {everyones[0]}",
-                "When the server answers again, repeat the command with --resume_from_checkpoint "
-                "true: it continues after the last step.",
+                f"{self._teacher} did not score {len(everyones):,} responses at step {done + 1}: "
+                f"{everyones[0]}",
+                f"When the server answers again, repeat the command{resume * (done > 0)}.",
             )
         shape = (*output["completion_ids"].shape, self._top_k or 1)
         ids = output["completion_ids"].new_zeros(shape)

@@ -1,6 +1,7 @@
 """The loss of a served teacher against plain loops, and what a failing server leaves."""
 
 import contextlib
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -229,8 +230,21 @@ def test_a_server_that_fails_stops_the_training_with_a_checkpoint_of_the_last_st
         server.plan = lambda *_: None
         with made(tmp_path / "out", server, save_steps=4, **keys) as trainer:
             trainer.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-2"))
-    ends = [folder / "checkpoint-4" / "model.safetensors" for folder in (whole, tmp_path / "out")]
-    assert ends[0].read_bytes() == ends[1].read_bytes()
+    ends = [folder / "checkpoint-4" for folder in (whole, tmp_path / "out")]
+    assert len({(end / "model.safetensors").read_bytes() for end in ends}) == 1
+    states = [json.loads((end / "trainer_state.json").read_text("utf-8")) for end in ends]
+    assert states[0]["num_input_tokens_seen"] == states[1]["num_input_tokens_seen"] > 0
+
+
+def test_a_server_that_fails_at_the_first_step_leaves_nothing_to_resume(tmp_path):
+    with (
+        tiny_distill.served_teacher(plan=lambda *_: "broken") as server,
+        made(tmp_path, server, max_steps=1, mask_truncated_completions=False) as trainer,
+        pytest.raises(StoppedError, match="at step 1: HTTP 500") as stopped,
+    ):
+        trainer.train()
+    assert stopped.value.fix == "When the server answers again, repeat the command."
+    assert not [*tmp_path.glob("checkpoint-*")]
 
 
 def test_what_is_replaced_of_trl_is_there():
