@@ -62,13 +62,15 @@ def run(chosen: argparse.Namespace) -> None:
         arms = [arm for arm in arms_of(seed) if arm in (chosen.arms or ARMS)]
         known = temperatures(evidence)
         planned = stages(chosen.out, seed, arms, sizes, known)
+        left = runner.left(planned)  # nothing is written if other commands made what is there
         if chosen.dry_run:
-            print_plan(seed, [stage for stage in planned if not runner.done(stage.name)])
+            print_plan(seed, left)
             continue
         try:
-            left = runner.run(planned, until)
+            left = runner.run(left, until)
         finally:
-            write(evidence, figures_of_seed(OfSeed(chosen.out, seed, sizes, known), runner, sizes))
+            of_seed = OfSeed(chosen.out, seed, sizes, known)
+            write(evidence, figures_of_seed(of_seed, arms, runner, sizes))
         if left:
             print(f"seed {seed}: {len(left)} stages are left; the same command continues")
             return

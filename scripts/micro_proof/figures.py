@@ -7,7 +7,7 @@ problems, as ``summary.json`` and ``controls.json`` have them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,7 +17,6 @@ from micro_proof.stages import (
     POOL,
     OfSeed,
     Sizes,
-    arms_of,
     learnt_tokens,
     read_json,
     thinker_of,
@@ -28,13 +27,11 @@ _ON_POLICY_TOKENS = {"grpo": "completions/mean_length", "distill": "completions/
 _STEPS = ("unanimous_true", "unanimous_false", "parting")
 
 
-def figures_of_seed(of_seed: OfSeed, runner: Runner, sizes: Sizes) -> dict[str, Any]:
-    """The figures of a seed, with all arms whose stages are done."""
-    arms = [
-        arm
-        for arm in arms_of(of_seed.seed)
-        if all(runner.done(stage.name) for stage in of_seed.measured(arm))
-    ]
+def figures_of_seed(
+    of_seed: OfSeed, arms: Sequence[str], runner: Runner, sizes: Sizes
+) -> dict[str, Any]:
+    """The figures of a seed, with those of these arms whose stages are done."""
+    arms = [arm for arm in arms if all(runner.done(stage.name) for stage in of_seed.measured(arm))]
     return {
         "format": FORMAT,
         "seed": of_seed.seed,

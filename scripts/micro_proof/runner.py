@@ -2,8 +2,9 @@
 
 A finished stage has a mark beside its folder: the command, seconds and processor seconds. Whatever
 a killed stage has written stays, since the same command continues it: runs have a journal, and
-trainings a checkpoint. A stage whose mark has another command is refused and never mixed with new
-ones. Not covered: files changed by hand.
+trainings a checkpoint. A stage whose mark has another command, or is older than that of a stage
+which it was made from, is refused and never mixed with new ones. Not covered: files changed by
+hand, and other configurations or code behind the same command.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ class Runner:
         No stage begins after ``until``, a time as of ``time.monotonic``.
 
         Raises:
-            ConfigError: A stage fails, or was made by another command; running ones are stopped.
+            ConfigError: A stage fails, and running ones are stopped; or as ``left`` raises.
         """
-        left = [stage for stage in stages if not self._is_done(stage)]
+        left = self.left(stages)
         running: dict[Stage, tuple[subprocess.Popen[bytes], float]] = {}
         try:
             while running or (left and time.monotonic() < until):
@@ -74,17 +75,31 @@ class Runner:
                 process.wait()
         return left
 
+    def left(self, stages: Iterable[Stage]) -> list[Stage]:
+        """The stages that are not done.
+
+        Raises:
+            ConfigError: A done stage was made by another command, or from what is not there now.
+        """
+        return [stage for stage in stages if not self._is_done(stage)]
+
     def _is_done(self, stage: Stage) -> bool:
-        done = self.done(stage.name)
-        if done and all(self.done(need) for need in stage.needs):
-            command = _written(stage.command())
-            if done.command != command:
-                raise ConfigError(
-                    f"{self.out / stage.name} was made by another command: {done.command}",
-                    f"Now it is: {command}. Give another --out, or remove "
-                    f"{self._mark(stage.name)}, that folder and all that is made from it.",
-                )
-        return done is not None
+        done, made = self.done(stage.name), self._mark(stage.name)
+        if done is None:
+            return False
+        why = ""
+        for need in stage.needs:
+            mark = self._mark(need)
+            if not mark.exists() or mark.stat().st_mtime > made.stat().st_mtime:
+                why = f"before {need}, which it is made from"
+        if not why and done.command != (command := _written(stage.command())):
+            why = f"by another command: {done.command}. Now it is: {command}"
+        if why:
+            raise ConfigError(
+                f"{self.out / stage.name} was made {why}",
+                f"Give another --out, or remove {made}, that folder and all that is made from it.",
+            )
+        return True
 
     def _start(self, stage: Stage) -> subprocess.Popen[bytes]:
         log = log_of(self.out, stage.name)

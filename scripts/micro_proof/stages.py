@@ -142,7 +142,7 @@ class OfSeed:
         thinker = thinker_of(arm)
         for of in dict.fromkeys(("base", thinker)):
             yield self._attempts(of, POOL)
-            yield self._attempts(of, SHOWN)  # free: the first four of the eight
+            yield self._attempts(of, SHOWN)
         base = f"attempts-base-{SHOWN}"
         yield self._read(f"frozen-{arm}", 4, arm, base, D, None)
         if thinker != "base":
@@ -196,9 +196,12 @@ class OfSeed:
             "--thinker", model, "--deliberator", STUDENT, "--k", str(k), "--d", "0",
             "--set", "domain=brief", "--set", "think.sampling.max_tokens=192",
         ]  # fmt: skip
+        minutes = 5.0
+        if not name and k == SHOWN:  # the journal has them
+            needs, minutes = [*needs, f"attempts-{thinker}-{POOL}"], 0.5
         name = name or f"attempts-{thinker}-{k}"
         first = first or 9000 + 1000 * self.seed
-        return self._generate(name, 5, first, size or self.sizes.measured, flags, *needs)
+        return self._generate(name, minutes, first, size or self.sizes.measured, flags, *needs)
 
     def _build(self, name: str, *runs: str, redeliberates: bool = True) -> Stage:
         """Sets of runs; the teacher deliberates on further caches of the student's attempts."""

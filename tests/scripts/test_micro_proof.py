@@ -12,6 +12,7 @@ from heavydistill.errors import ConfigError
 
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 
+import reproduce_micro
 from micro_proof import stages as proof
 from micro_proof.figures import FORMAT, reading
 from micro_proof.page import over_seeds, page
@@ -158,6 +159,18 @@ class TestRunner:
         with pytest.raises(ConfigError, match="was made by another command"):
             runner.run([self.stage(tmp_path, "a", code="print(1)")], NEVER)
 
+    def test_a_stage_that_is_older_than_what_it_is_made_from_is_refused(self, tmp_path):
+        planned = [self.stage(tmp_path, "a"), self.stage(tmp_path, "b", "a")]
+        runner, lines = self.runner(tmp_path)
+        runner.run(planned, NEVER)
+        (tmp_path / "a.done.json").unlink()
+        (tmp_path / "a").rmdir()
+        with pytest.raises(ConfigError, match="b was made before a, which it is made from"):
+            runner.run(planned, NEVER)
+        assert runner.run(planned[:1], NEVER) == [] and len(lines) == 6
+        with pytest.raises(ConfigError, match="b was made before a, which it is made from"):
+            runner.run(planned, NEVER)
+
     def test_no_stage_begins_when_the_time_is_over(self, tmp_path):
         runner, lines = self.runner(tmp_path)
         left = runner.run([self.stage(tmp_path, "a")], time.monotonic() - 1)
@@ -205,6 +218,22 @@ class TestPage:
     def test_a_trial_says_that_it_is_one(self):
         assert "no evidence" in page([figures(1, measured=12)])
         assert "no evidence" not in page([figures(1)])
+
+
+def test_no_figures_are_written_of_what_other_commands_made(tmp_path, monkeypatch):
+    """E.g. of a trial, before a run with all problems into the same folder."""
+    of_seed = proof.OfSeed(tmp_path / "out", 1, reproduce_micro.TRIAL, {})
+    for stage in of_seed.measured("base"):
+        mark = tmp_path / "out" / f"{stage.name}.done.json"
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.write_text('{"command": "other", "seconds": 1, "cpu_seconds": 1}')
+    for name in ("HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")  # what is set here is set back
+    monkeypatch.setattr(reproduce_micro, "EVIDENCE", tmp_path / "evidence")
+    monkeypatch.setattr(sys, "argv", ["-", "--seeds=1", "--arms=base", f"--out={of_seed.out}"])
+    with pytest.raises(SystemExit) as ended:
+        reproduce_micro.main()
+    assert ended.value.code == 2 and not (tmp_path / "evidence").exists()
 
 
 def test_a_summary_without_steps_gives_a_reading_without_them():
