@@ -23,7 +23,7 @@ from micro_proof.stages import ARMS, POOL, SHOWN, TEMPERATURES, THINKER, D, Size
 Seed = Mapping[str, Any]
 _EMERGENT = 30  # problems without a right attempt, above which a share of them is shown
 _MOST_LOST = 0.03
-_UNSEEN = ("garbled", "empty", "foreign")
+_BELOW = ("garbled", "empty", "foreign", "alone")  # controls that HM must be above
 _READING = {
     "heavy_mean": "HM",
     "heavy_minus_vote": "HM - vote",
@@ -219,7 +219,7 @@ def _goals(seeds: Sequence[Seed]) -> Iterator[list[str]]:
     text = "sft: parting steps - plurality at least 15 points"
     yield _on_the_mean(text, parting, above=0.15)
     yield _on_the_mean("sft: HM wrong where the vote is right, at most 10 %", lost, below=0.1)
-    for control in _UNSEEN:
+    for control in _BELOW:
         values = _values(seeds, *sft, "controls", control, "heavy_minus")
         yield _in_all(f"sft: HM - HM({control}) above 0 in every seed", values)
     heavy = ("frozen", "heavy_mean")
