@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -44,6 +45,8 @@ def main() -> None:
         "--trial", action="store_true", help="a few problems; the page goes into --out"
     )
     chosen = parser.parse_args()
+    # A kill ends the stages too, as Ctrl-C does: two commands must not write into one folder.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         run(chosen)
     except UserError as error:

@@ -37,10 +37,10 @@ _HEAD = """# What the micro models show
 Made by `bash scripts/reproduce_micro.sh` on CPU cores alone, without a model or data from anywhere
 else. Seeds: {seeds}. Each has its own {traces:,} problems with traces, its own order of rows and
 its own {measured:,} problems to measure on; no two of these sets share a problem. K = {shown}
-attempts a problem, all of which a deliberation sees and the votes count; D = {d}. Attempts have
-temperature 1, and deliberations the best of {temperatures} for their arm, chosen once on other
-problems; top_p 0.95, top_k 10. In per cent: means over seeds with 95 % intervals over seeds
-(Student's t).
+attempts a problem, all of which a deliberation sees and the votes count; D = {d}, but 1 in the
+controls and at temperature 1. Attempts have temperature 1, and deliberations the best of
+{temperatures} for their arm, chosen once on other problems; top_p 0.95, top_k 10. In per cent:
+means over seeds with 95 % intervals over seeds (Student's t).
 
 | arm | what its deliberator learnt |
 | :-- | :-- |

@@ -1,12 +1,16 @@
 """The proof on the micro models: its stages, how they are run, and its page."""
 
 import itertools
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from marked import eventually
 
 from heavydistill.errors import ConfigError
 
@@ -220,6 +224,32 @@ class TestPage:
     def test_a_trial_says_that_it_is_one(self):
         assert "no evidence" in page([figures(1, measured=12)])
         assert "no evidence" not in page([figures(1)])
+
+
+def test_a_kill_ends_the_stages_too(tmp_path, monkeypatch):
+    pid = tmp_path / "pid"
+    code = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); "
+    slow = Stage("slow", 1, (), lambda: [sys.executable, "-c", f"{code}time.sleep(600)"])
+
+    def killed() -> None:
+        assert eventually(lambda: pid.exists() and pid.read_text(), 60)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def run(_: object) -> None:
+        threading.Thread(target=killed).start()
+        Runner(tmp_path, 1, lambda _: None).run([slow], NEVER)
+
+    monkeypatch.setattr(reproduce_micro, "run", run)
+    monkeypatch.setattr(sys, "argv", ["-"])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            reproduce_micro.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
 
 
 def test_no_figures_are_written_of_what_other_commands_made(tmp_path, monkeypatch):
