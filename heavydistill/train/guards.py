@@ -26,7 +26,8 @@ the training even at ``warn``.
 
 In SFT and distillation, ``loss_alarms`` tells of a learning rate that is too high for a trained
 model: after the warm-up, the training loss is above ``_MOST_LOSS`` times its first value (medians
-of three values).
+of three values). A first value that is not above 0 is skipped: with a served teacher and beta 1,
+the loss is an estimate whose noise may make it negative.
 
 A distillation has no reward: for ``evaluation``, the fall of its loss stands for the rise, and the
 three guards of groups and verdicts do not exist.
@@ -38,6 +39,7 @@ earlier alarms.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -221,7 +223,7 @@ def loss_alarms(history: Sequence[Mapping[str, float]], warmup_steps: int) -> li
     """Return an alarm for each value of the training loss after the warm-up that is too high."""
     logged = _losses(history)
     later = [point for point in smoothed(logged, _LOSSES) if point[0] > warmup_steps]
-    bound = _MOST_LOSS * logged[0][1] if logged else 0.0
+    bound = _MOST_LOSS * next((loss for _, loss in logged if loss > 0), math.inf)
     return [
         Alarm(guard="loss", step=step, value=value, bound=bound, action=WARN)
         for step, value, _ in _above(later, bound)

@@ -250,6 +250,9 @@ def test_a_loss_that_rises_after_the_warm_up_is_counted():
     assert loss_alarms(logged([0.05, 0.2, 0.05, 0.05, 0.04]), 0) == [], "one value is none"
     assert loss_alarms(logged([0.05, 0.06, 0.07, 0.07]), 0) == loss_alarms([], 0) == []
     assert loss_alarms(logged([0, 0.06, 0.05, 0.04]), 0) == [], "a step that learnt nothing is none"
+    estimated = [-0.01, 0.02, -0.005, 0.01, 0.02, 0.01]  # as of a served teacher
+    assert loss_alarms(logged(estimated), 0) == loss_alarms(logged([-0.02, -0.01, -0.01]), 0) == []
+    assert loss_alarms(logged([-0.01, 0.1, 0.2, 0.3, 0.4]), 0)[0].bound == pytest.approx(0.15)
 
 
 def test_a_loss_that_rises_is_said_once_and_counted_at_the_end(capsys):
