@@ -10,7 +10,8 @@ The student's token ids are sent as they are, so before any weights are loaded t
                    its reply names, and knows the last id of the student's tokenizer
 
 Not covered: the teacher's own chat template, which the server does not apply to token ids, and the
-tokens that end its responses; whether it is any better.
+tokens that end its responses; whether it is any better; on resuming, whether the model of this name
+is still the same one.
 """
 
 from __future__ import annotations
