@@ -254,10 +254,12 @@ class OpenAIEngine:
         again = REPEATABLE if is_whole else frozenset()
         ended = {i: r for i, r in enumerate(answered) if r.failure not in again and not is_doubted}
         unkept = [(samples[i], r) for i, r in ended.items() if r is not INTERRUPTED]
-        if unkept and keep is not discard:
-            await self._commit.keep(unkept, keep)
-        with self._stopping():
-            self._breaker.require_known_ends()
+        try:
+            with self._stopping():  # before the samples are kept, so that no more are asked for
+                self._breaker.require_known_ends()
+        finally:
+            if unkept and keep is not discard:
+                await self._commit.keep(unkept, keep)
         left = [i for i in range(len(samples)) if i not in ended]
         calls = (self._call([samples[i]], keep) for i in left)
         # An error of one call must not cancel the others.
