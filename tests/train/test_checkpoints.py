@@ -146,7 +146,7 @@ def record(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingReco
         ({"packing": True}, "packing"),
         ({"dataloader_drop_last": True}, "dataloader_drop_last"),
         ({"use_peft": True}, "method 'full', and now it is 'lora'"),
-        ({"role": "thinker"}, "source 2 ('deliberator', 21,"),
+        ({"role": "thinker"}, "source 2 ('deliberator', 17,"),
         ({"max_length": 2000}, "max_length"),
         ({"model_name_or_path": "BASE"}, "base"),
     ],
