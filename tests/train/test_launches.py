@@ -127,6 +127,8 @@ def trained(
         *["--num_processes", str(processes)],
         *["--gradient_accumulation_steps", str(PACKS // processes)],
         *["--max_steps", str(STEPS), "--save_steps", str(STEPS), "--eval_steps", str(STEPS)],
+        # A rate at which a few steps move weights by far more than two ways of adding differ.
+        *["--learning_rate", "2.2e-3"],
         # The first step already changes weights, and engines that spread them have no Muon.
         *["--warmup_steps", "0", "--logging_steps", "1", "--muon", muon, "--disable_tqdm", "true"],
         **environment,
