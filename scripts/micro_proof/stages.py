@@ -62,7 +62,7 @@ class Stage:
     """One command and the folder that it writes."""
 
     name: str  # path in the output folder, e.g. ``seed-1/sft``
-    minutes: float  # processor time at full size, as measured
+    minutes: float  # processor time at full size, as estimated from earlier runs
     needs: tuple[str, ...]  # names of stages that it reads
     command: Callable[[], list[str]]
     """Called when these are done, since figures of theirs are among its arguments."""
@@ -227,7 +227,7 @@ class OfSeed:
         needs = [sets, *([base] if base else [])]
         if not as_many_as:
             epochs = ["--num_train_epochs", f"{_EPOCHS:g}"]
-            yield self._stage(name, 12, needs, lambda: [*train, *epochs])
+            yield self._stage(name, 16, needs, lambda: [*train, *epochs])
             return
         count = f"{name}-tokens"
         yield self._stage(count, 0.5, needs, lambda: [*train, "--dry_run"])
@@ -237,7 +237,7 @@ class OfSeed:
             epochs = wanted / _tokens_of_epoch(log_of(self.out, f"seed-{self.seed}/{count}"))
             return [*train, "--num_train_epochs", f"{epochs:.3f}"]
 
-        yield self._stage(name, 12, [*needs, as_many_as, count], command)
+        yield self._stage(name, 16, [*needs, as_many_as, count], command)
 
     def _on_policy(self, arm: str) -> Stage:
         """GRPO or distillation of ``sft`` on about as many tokens as it has learnt."""
