@@ -147,7 +147,7 @@ def interval(ratios: list[float]) -> tuple[float, float]:
 
 
 def random_llama(folder: Path, vocabulary: int) -> str:
-    """Save a model of SmolLM2-135M's shape that never ends a response; returns its folder."""
+    """Save a model of SmolLM2-135M's shape and precision that never ends a response; its folder."""
     import torch
     from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
@@ -166,7 +166,7 @@ def random_llama(folder: Path, vocabulary: int) -> str:
         eos_token_id=micro.eos_token_id,
         pad_token_id=micro.pad_token_id,
     )
-    model = LlamaForCausalLM(shape)
+    model = LlamaForCausalLM(shape).to(torch.bfloat16)
     model.generation_config = GenerationConfig(eos_token_id=micro.eos_token_id)
     model.save_pretrained(folder)
     return str(folder)

@@ -157,6 +157,12 @@ class TestRunner:
         assert str(log) in str(raised.value) and "no such thing" in log.read_text()
         assert not (tmp_path / "slow.done.json").exists()
 
+    def test_a_run_is_done_though_some_problems_had_too_few_attempts(self, tmp_path):
+        whole = "(p / 'summary.json').touch(); raise SystemExit(1)"
+        runner = self.runner(tmp_path)[0]
+        assert runner.run([self.stage(tmp_path, "run", code=whole)], NEVER) == []
+        assert runner.done("run")
+
     def test_a_stage_of_another_command_is_not_taken_for_done(self, tmp_path):
         runner, _ = self.runner(tmp_path)
         runner.run([self.stage(tmp_path, "a")], NEVER)

@@ -89,10 +89,11 @@ def adapter_of(model: str) -> Adapter | None:
     return Adapter(model, base, config.get("revision"), tokenizer, rank, has_patterns)
 
 
-def load_adapter(adapter: Adapter, dtype: torch.dtype | str) -> PeftModel:
+def load_adapter(adapter: Adapter, dtype: torch.dtype | str | None) -> PeftModel:
     """Load the base model with the adapter as a PEFT model on the CPU, not merged.
 
-    ``dtype`` is the torch type of the base's weights; ``"auto"`` keeps the type on disk.
+    ``dtype`` is the torch type of the base's weights: ``"auto"`` keeps the type on disk, None
+    chooses (``architecture.fast_dtype``).
 
     Raises:
         TeacherError: PEFT is not installed; base or adapter cannot be loaded; they do not fit each
@@ -155,7 +156,7 @@ def merge_adapter(adapter: Adapter, adapted: PeftModel) -> PreTrainedModel:
         ) from error
 
 
-def _load_base(adapter: Adapter, dtype: torch.dtype | str) -> PreTrainedModel:
+def _load_base(adapter: Adapter, dtype: torch.dtype | str | None) -> PreTrainedModel:
     if _has(adapter.base, CONFIG):
         raise TeacherError(
             f"The base model {adapter.base!r} of the adapter {adapter.name} is an adapter itself",

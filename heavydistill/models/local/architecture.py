@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PROCESSOR = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 """Files that a vision-language checkpoint needs to be served, beside those of a text model."""
+_NARROW = 512  # width of the hidden states
 ALL_LINEAR = "all-linear"
 _TOWER = "language_model"
 _log = logging.getLogger("heavydistill.models")
@@ -55,9 +56,9 @@ class TextTower:
 
 
 def load_model(
-    model: str, dtype: torch.dtype | str, revision: str | None = None
+    model: str, dtype: torch.dtype | str | None, revision: str | None = None
 ) -> PreTrainedModel:
-    """Load a checkpoint from a folder or the Hub.
+    """Load a checkpoint from a folder or the Hub; ``dtype`` None is that of ``fast_dtype``.
 
     Raises:
         ValueError: The model does not write text, or not from text alone.
@@ -66,7 +67,26 @@ def load_model(
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(model, revision=revision)
+    dtype = dtype or fast_dtype(config)
     return model_class(config).from_pretrained(model, revision=revision, dtype=dtype)
+
+
+def fast_dtype(config: PreTrainedConfig) -> torch.dtype:
+    """Return the type in which a model is computed for its samples: bfloat16 on a GPU.
+
+    On a processor that computes bfloat16 itself, a model that is stored in it is computed in it,
+    which takes half of the time; others are slower with it. All else is float32, and so are models
+    narrower than ``_NARROW``, which gain little: the bundled ones answer alike on all processors.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.bfloat16
+    abilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions lack it
+    is_native = any(has for name, has in abilities.items() if name.endswith("bf16"))
+    text = config.get_text_config()
+    gains = config.dtype == torch.bfloat16 and text.hidden_size >= _NARROW
+    return torch.bfloat16 if is_native and gains else torch.float32
 
 
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:

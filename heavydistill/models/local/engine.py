@@ -368,8 +368,6 @@ def _load(model: str) -> tuple[Tokenizer, PreTrainedModel]:
     from transformers.utils import logging as transformers_logging
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
     transformers_logging.disable_progress_bar()  # it would interrupt the run's progress line
     adapter = adapter_of(model)
     tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
@@ -378,10 +376,10 @@ def _load(model: str) -> tuple[Tokenizer, PreTrainedModel]:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     if adapter:
-        weights = merge_adapter(adapter, load_adapter(adapter, dtype))
+        weights = merge_adapter(adapter, load_adapter(adapter, None))
     else:
         try:
-            weights = load_model(model, dtype)
+            weights = load_model(model, None)
         except Exception as error:  # no model or incomplete weights: no common exception
             raise unloadable("model", model, error, _CHECKPOINT) from error
     # ``generate`` would read unset parameters from the checkpoint, e.g. a repetition penalty.

@@ -25,6 +25,7 @@ from transformers.generation.logits_process import (
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import TeacherError
 from heavydistill.models.journaled import JournaledEngine
+from heavydistill.models.local import architecture
 from heavydistill.models.local import engine as local
 from heavydistill.models.local.engine import LocalEngine, _processors, _Sampler
 from heavydistill.models.registry import profile_at, revision_of
@@ -292,6 +293,45 @@ def test_a_checkpoints_own_generation_settings_do_not_leak_in(engine, checkpoint
     requests.append(request(temperature=0.0, max_tokens=24))
     written = texts(LocalEngine(str(opinionated), think_tags=None), requests)
     assert written == texts(engine, requests)
+
+
+@pytest.mark.parametrize(
+    ("abilities", "stored", "width", "computed"),
+    [
+        ({"avx512_bf16": True}, "bfloat16", 576, "bfloat16"),
+        ({"avx512_bf16": False, "avx2": True}, "bfloat16", 576, "float32"),
+        ({"avx512_bf16": True}, "float32", 576, "float32"),
+        ({"avx512_bf16": True}, "float16", 576, "float32"),
+        ({"avx512_bf16": True}, "bfloat16", 128, "float32"),
+    ],
+    ids=["able", "unable", "other weights", "half precision", "narrow"],
+)
+def test_bfloat16_is_computed_where_it_is_faster(monkeypatch, abilities, stored, width, computed):
+    import torch
+    from transformers import LlamaConfig
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities)
+    config = LlamaConfig(dtype=stored, hidden_size=width)
+    assert architecture.fast_dtype(config) == getattr(torch, computed)
+
+
+def test_in_bfloat16_it_writes_what_transformers_writes(checkpoint, tmp_path, monkeypatch):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(architecture, "_NARROW", 32)
+    folder = Path(shutil.copytree(checkpoint, tmp_path / "half"))
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    model.save_pretrained(folder)
+    engine = LocalEngine(str(folder), think_tags=None)
+    assert engine.model.dtype == torch.bfloat16
+    ids = engine.tokenizer.apply_chat_template(
+        user_turn(PROMPTS[1]), add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    whole = model.generate(**ids, do_sample=False, max_new_tokens=12)[0]
+    wanted = engine.tokenizer.decode(whole[ids["input_ids"].shape[1] :], skip_special_tokens=True)
+    assert texts(engine, [request(prompt=PROMPTS[1], temperature=0.0)]) == [wanted]
 
 
 def test_a_prompt_that_does_not_fit_is_an_error_that_names_the_tokens(engine):
