@@ -82,7 +82,8 @@ def fast_dtype(config: PreTrainedConfig) -> torch.dtype:
 
     if torch.cuda.is_available():
         return torch.bfloat16
-    abilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions lack it
+    # Older versions cannot say it.
+    abilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     is_native = any(has for name, has in abilities.items() if name.endswith("bf16"))
     text = config.get_text_config()
     gains = config.dtype == torch.bfloat16 and text.hidden_size >= _NARROW
