@@ -196,7 +196,8 @@ class Verdict:
     extracted: str | None  # final answer in normal form; null if none was found
     verifier: str
     """Name and version, ``name@version``; if a judge was asked, ``judge:MODEL@HASH after
-    name@version`` with the hash of its prompt wording."""
+    name@version`` with the hash of its prompt wording; if a user of a service did, ``feedback after
+    name@version``."""
     score: float | None = None
     """Share of tests passed or instructions followed, 0 to 1; null if the verifier does not divide
     the check into parts."""

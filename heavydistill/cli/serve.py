@@ -12,7 +12,7 @@ from heavydistill.config.run import refuse_code_of_saved
 from heavydistill.config.serve import ServeConfig
 from heavydistill.config.shipped import shipped_file
 from heavydistill.config.yaml import load
-from heavydistill.report.terminal import say
+from heavydistill.report.terminal import print_lines, say
 from heavydistill.run import interrupts
 
 
@@ -26,6 +26,7 @@ from heavydistill.run import interrupts
         Flag("serve.verifier"),
         Flag("serve.host"),
         Flag("serve.port"),
+        Flag("serve.out"),
         Flag("teacher", "Models"),
         Flag("endpoint.tokenizer", "Models"),
         Flag("prompts", "Models", "prompt"),
@@ -56,3 +57,4 @@ def serve(keys: dict[str, object], *, config: RunFile = None) -> None:
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
         say("Stopping; requests in progress are cancelled", console)
+    print_lines(service.retries.lines(), console)

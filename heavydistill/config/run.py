@@ -417,7 +417,7 @@ def refuse_code_of(run: Path, config: RunConfig, fix: str) -> None:
 
 def refuse_code_of_saved(file: Path, config: RunConfig, fix: str) -> None:
     """Call ``refuse_code_of`` if the configuration file is in the folder of a run."""
-    if (file.parent / "summary.json").is_file():
+    if (file.parent / "summary.json").is_file() or (file.parent / "traces").is_dir():
         refuse_code_of(file, config, fix)
 
 

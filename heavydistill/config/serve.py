@@ -46,6 +46,11 @@ class Serving(Section):
     """Maximum number of deliberations that a request may ask for."""
     max_requests: int = Field(default=64, ge=1)
     """Maximum number of requests in progress; further ones are refused with HTTP 429."""
+    out: str | None = None
+    """Folder in which answered requests are recorded, as a run that ``show``, ``report`` and
+    ``build`` read (default: nothing is recorded)."""
+    max_out_bytes: int = Field(default=2**30, ge=1024)
+    """Maximum number of bytes in ``out``; beyond it the oldest rows are deleted."""
     max_body_bytes: int = Field(default=4 * 2**20, ge=1024)
     """Maximum number of bytes of a request."""
 

@@ -44,6 +44,7 @@ from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import recut
 from heavydistill.heavy.episode import Episode, Rules
+from heavydistill.heavy.judge_votes import is_by_user
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
@@ -373,7 +374,10 @@ class BuildState:
             self.attention["deliberations"] += 1
             self.attention["using"] += signs.uses_attempts
             self.attention["false_claims"] += signs.false_claims > 0
-        return self._note(deliberation, label, right=deliberation.right, signs=signs)
+        # No program can repeat a user's verdict as a reward.
+        verdict = deliberation.verdict
+        right = None if verdict and is_by_user(verdict.verifier) else deliberation.right
+        return self._note(deliberation, label, right=right, signs=signs)
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
         """Return the notes on a trace; the first trace of a problem also screens the problem."""

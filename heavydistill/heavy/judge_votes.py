@@ -40,6 +40,7 @@ Said = Literal["correct", "incorrect", "cannot_tell", "invalid", "truncated", "f
 JUDGED = "judged"
 FAILED = "judge_failed"
 _MARK, _AFTER = "judge:", " after "
+_FEEDBACK = "feedback"
 # Neighbouring character classes do not overlap, so matching takes linear time.
 _WORD = "(correct|incorrect|cannot tell)"
 _LABEL = r"(?:(?:the )?(?:final )?(?:verdict|judge?ment)(?: is)?:?[*_`\"'\s]+)?"
@@ -157,9 +158,21 @@ def verdict_of(rule: Verdict, ballot: Ballot) -> Verdict:
     )
 
 
+def decided_by_user(rule: Verdict, label: Label, score: float | None = None) -> Verdict:
+    """The verdict of a user of a service, which replaces the verdict ``rule`` or that of a user."""
+    by = f"{_FEEDBACK}{_AFTER}{rule_of(rule.verifier)}"
+    return dataclasses.replace(rule, label=label, reason="user_feedback", verifier=by, score=score)
+
+
+def is_by_user(verifier: str) -> bool:
+    """Whether ``Verdict.verifier`` says that a user of a service decided."""
+    return verifier.startswith(_FEEDBACK + _AFTER)
+
+
 def rule_of(verifier: str) -> str:
-    """``name@version`` of the verifier in ``Verdict.verifier``, which may also name a judge."""
-    return verifier.rpartition(_AFTER)[2] if verifier.startswith(_MARK) else verifier
+    """``name@version`` of the verifier in ``Verdict.verifier``, which may name who decided too."""
+    is_after = verifier.startswith(_MARK) or is_by_user(verifier)
+    return verifier.rpartition(_AFTER)[2] if is_after else verifier
 
 
 def ballot_of(verdict: Verdict) -> Ballot | None:

@@ -1,4 +1,4 @@
-"""Refuses to publish files that contain a key.
+"""Refuses to publish files that contain a key, and replaces keys in recorded requests.
 
 Keys are the values of environment variables with a name such as ``..._API_KEY``, ``..._TOKEN``,
 ``..._SECRET`` or ``..._PASSWORD`` (a number may follow), of variables named by a provider or a
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,23 @@ def known_secrets(*trees: dict[str, object]) -> dict[str, str]:
     secrets = {name: os.environ.get(name, "").strip() for name in sorted(names)}
     secrets["the token for the Hub"] = (get_token() or "").strip()
     return {name: value for name, value in secrets.items() if len(value) >= _FEWEST_CHARACTERS}
+
+
+def scrubber(secrets: Mapping[str, str]) -> Callable[[str], str]:
+    """Return a function that replaces keys in a text by ``[NAME]``, the name of key or issuer.
+
+    ``secrets`` is the result of ``known_secrets``.
+    """
+    patterns = {name: re.compile(re.escape(value).encode()) for name, value in secrets.items()}
+
+    def scrubbed(text: str) -> str:
+        content = text.encode("utf-8", "replace")
+        for name, pattern in (patterns | _SHAPES).items():
+            if _found(pattern, content) is not None:
+                content = pattern.sub(f"[{name}]".encode(), content)
+        return content.decode()
+
+    return scrubbed
 
 
 def refuse_secrets(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from heavydistill.heavy.judge_votes import is_by_user
 from heavydistill.metrics.counts import (
     COLUMNS,
     GenerationCounts,
@@ -217,6 +218,10 @@ def headline(summary: Summary) -> tuple[str, str]:
         word, kind = ("judged", "Undecided") if is_read else ("read", "Unread")
         title = f"No answer could be {word}, so nothing was measured"
         return title, f"{kind}: {', '.join(parts)}"
+    if any(map(is_by_user, summary.verifiers)):
+        counts = [f"{each.decided:,} of {each.total:,} {s}" for s, each in summary.samples.items()]
+        title = "Users judged answers that they were shown, so the vote cannot be compared"
+        return title, f"Judged: {', '.join(counts)}"
     heavy = summary.heavy_mean_at_d, summary.heavy_minus_vote
     return claim(summary.problems, summary.k, summary.vote_at_k, *heavy)
 

@@ -1,6 +1,7 @@
 """The service: its routes, who may ask, how many may ask at once, and its life.
 
     POST /v1/chat/completions    an answer, streamed or not
+    POST /v1/feedback            the verdict of a user on an answer
     GET  /v1/models              the models ``heavy``, ``vote`` and ``single``
     GET  /health                 {"status": "ok"}, or "loading" with HTTP 503; needs no key
 
@@ -17,12 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hmac
 import logging
 import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -33,10 +36,14 @@ from heavydistill.models.http.transport import submit
 from heavydistill.models.request import DEPTH_HEADER
 from heavydistill.serve.episode import ServedEpisode
 from heavydistill.serve.replies import Reply
-from heavydistill.serve.request import MODELS, ApiError, read_request
+from heavydistill.serve.request import MODELS, ApiError, parsed, read_request
+from heavydistill.serve.retries import Retries
 
 if TYPE_CHECKING:
+    from heavydistill.serve.episode import Emit, ServedAnswer
     from heavydistill.serve.pair import Pair
+    from heavydistill.serve.record import RequestRecord
+    from heavydistill.serve.request import Asked
 
 _BODY_S = 30.0  # for the whole body of a request
 _LAST_WORDS_S = 30.0  # after the deadline, for a client to read the rest of its answer
@@ -58,6 +65,8 @@ class Service:
     def __init__(self, config: ServeConfig) -> None:
         self._config, self._key = config, config.serve.key
         self._pair: Pair | None = None
+        self._record: RequestRecord | None = None
+        self.retries = Retries()
         self._running = 0
         self._seconds = 1.0  # of the last request that was answered
         self._started = int(time.time())
@@ -85,17 +94,26 @@ class Service:
         """Load the models, which answer from now on.
 
         Raises:
-            TeacherError, ConfigError: As ``pair.resolved`` and ``pair.open_pair``.
+            TeacherError, ConfigError: As ``pair.resolved``, ``record.RequestRecord`` and
+                ``pair.open_pair``.
         """
         from heavydistill.models.contact import ServerProbe  # the site answers before all this
         from heavydistill.serve.pair import open_pair, resolved
 
-        self._pair = open_pair(resolved(self._config, ServerProbe()))
+        run = resolved(self._config, ServerProbe())
+        if out := self._config.serve.out:
+            from heavydistill.serve.record import RequestRecord
+
+            assert isinstance(run.config, ServeConfig)
+            self._record = RequestRecord(Path(out), run.config, self.retries)
+        self._pair = open_pair(run)
 
     def close(self) -> None:
-        """Close the models; requests in progress have ended."""
+        """Close the models and the record; requests in progress have ended."""
         if self._pair:
             self._pair.close()
+        if self._record:
+            self._record.close()
 
     async def _start(self) -> tuple[web.AppRunner, str]:
         limits = self._config.serve
@@ -103,6 +121,7 @@ class Service:
             client_max_size=limits.max_body_bytes, middlewares=[self._as_api_errors, self._admit]
         )
         app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_post("/v1/feedback", self._feedback)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get(_HEALTH, self._health)
         runner = web.AppRunner(
@@ -180,7 +199,7 @@ class Service:
         try:
             # In a thread, because a server may count tokens.
             asked = await asyncio.to_thread(read_request, await _body_of(http), pair)
-            reply = Reply(http, asked, lambda emit: ServedEpisode(pair, asked, emit).answer())
+            reply = Reply(http, asked, functools.partial(self._answer, pair, asked))
             async with asyncio.timeout(asked.deadline_s + _LAST_WORDS_S):
                 response = await reply.send()
             self._seconds = time.monotonic() - begun
@@ -189,6 +208,32 @@ class Service:
             raise ConnectionAbortedError from None
         finally:
             self._running -= 1
+
+    async def _answer(self, pair: Pair, asked: Asked, id: str, emit: Emit) -> ServedAnswer:
+        """The answer with this id, once it is recorded. Raises ApiError if there is none."""
+        episode, record = ServedEpisode(pair, asked, emit), self._record
+        try:
+            answer = await episode.answer()
+        except ApiError as error:
+            if record:
+                await record.add(functools.partial(episode.row, id, str(error)))
+            raise
+        if not asked.because:
+            self.retries.note(asked.model, asked.problem.id)
+        if record:
+            answer.heavy["recorded"] = await record.add(functools.partial(episode.row, id))
+        return answer
+
+    async def _feedback(self, http: web.Request) -> web.StreamResponse:
+        from heavydistill.serve.feedback import Feedback
+
+        if not self._record:
+            message = "The service records nothing. Start it with --out FOLDER."
+            raise ApiError(404, message, code="not_recorded")
+        feedback = parsed(await _body_of(http), Feedback)
+        count = await self._record.decide(feedback)
+        about = {"id": feedback.id, "object": "feedback", "verdict": feedback.label}
+        return web.json_response({**about, "responses": count})
 
 
 async def _body_of(http: web.Request) -> bytes:

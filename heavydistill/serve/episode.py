@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from heavydistill.errors import BudgetError
 from heavydistill.heavy.episode import Episode, Rules, SampleAsk, VerdictAsk
@@ -31,17 +31,18 @@ from heavydistill.models.request import (
     samples,
 )
 from heavydistill.models.thinking import Listen
-from heavydistill.schema import Failure, FinishReason, Generation, Trajectory
+from heavydistill.schema import FAILED, Failure, FinishReason, Generation, Trace
+from heavydistill.serve.choice import PATHS, Path, fallback_in, is_answer, usable, vote_in
 from heavydistill.serve.request import ApiError, Asked
 
 if TYPE_CHECKING:
     from heavydistill.serve.pair import Pair, ServedModel
 
-Path = Literal["deliberated", "voted", "single"]
 Emit = Callable[[int, str, str], None]
 """Called with the number of a choice and its new text: (choice, reasoning, content)."""
 
-_PATHS: tuple[Path, ...] = ("deliberated", "voted", "single")  # the worst one last
+SOURCE = "serve"
+"""First part of ``Problem.source`` of a row, before the model and the id of the conversation."""
 _LONGEST_SHOWN = 80  # characters of an answer in a line of the progress
 _THINKING_SHARE = 0.5  # of the deadline, for attempts beyond ``min_k``
 # HTTP status of the answer if all attempts failed for this reason.
@@ -106,6 +107,23 @@ class ServedEpisode:
             await self._ask(asks)
         choices = [self._choice(number) for number in range(self._asked.choices)]
         return ServedAnswer(choices, self._usage(), self._heavy(choices))
+
+    def row(self, id: str, error: str = "") -> Trace:
+        """The row of the request, whose problem has the id of the answer and no reference.
+
+        ``error`` says why there is no answer. Verdicts are those of users, so there are none yet.
+        """
+        asked, known = self._asked, self._asked.problem
+        kind = "auxiliary" if asked.because else asked.model
+        source = f"{SOURCE}:{kind}:{known.id}"
+        trace = self._episode.trace
+        return replace(
+            trace,
+            problem=replace(known, id=id, reference="", source=source),
+            status=f"{FAILED}serve: {error}" if error else trace.status,
+            stratum=None,
+            outcome=None,
+        )
 
     async def _samples(self) -> list[SampleAsk]:
         """The asks of the next stage; none if the episode ends, or no cache can be built."""
@@ -210,8 +228,8 @@ class ServedEpisode:
                 reading = await self._pair.reading(self._asked.problem, verdict.generation)
                 self._episode.tell(verdict, reading)
         if ask.round == 0:
-            usable = sum(each.unusable_because is None for each in self._episode.pool)
-            if usable >= self._asked.min_k and self._quorum_at is None:
+            is_quorum = len(usable(self._episode.pool)) >= self._asked.min_k
+            if is_quorum and self._quorum_at is None:
                 self._quorum_at = self._loop.time()
             self._report(ask.index)
 
@@ -242,7 +260,7 @@ class ServedEpisode:
         if self._asked.model == "single":
             last = [*self._episode.pool]
         mine = last[number] if number < len(last) else None
-        if mine and mine.answer_text and mine.finish_reason != "error":
+        if mine and is_answer(mine):
             path: Path = "single" if self._asked.model == "single" else "deliberated"
             if not self._asked.is_stream:
                 self._pass_on(number, mine.reasoning, "")
@@ -252,31 +270,21 @@ class ServedEpisode:
         if mine and self._asked.d:
             self._because = f"the deliberation failed: {_why(mine)}"
         elif self._asked.d and not self._because:
-            usable = len(self._usable())
-            self._because = f"{usable} attempts are usable, and min_k is {self._asked.min_k}"
+            count = len(usable(self._episode.pool))
+            self._because = f"{count} attempts are usable, and min_k is {self._asked.min_k}"
         return self._fallback(number)
-
-    def _usable(self) -> list[Trajectory]:
-        return [each for each in self._episode.pool if each.unusable_because is None]
 
     def _fallback(self, number: int) -> ServedChoice:
         """The most frequent answer, or the first attempt if no two agree."""
-        usable, pool = self._usable(), self._episode.pool
-        if not usable and any(each.finish_reason == "length" for each in pool):
+        pool = self._episode.pool
+        chosen, path = fallback_in(pool)
+        if not chosen and any(each.finish_reason == "length" for each in pool):
             self._because = "no attempt reached its end within its tokens"
             return ServedChoice("", "length", "single")
-        if not usable:
+        if not chosen:
             raise self._error(f"None of {len(pool)} attempts is usable", pool)
-        answer, votes = self._vote()
-        path: Path = "voted" if votes > 1 else "single"
-        chosen = next((t for t in usable if votes > 1 and t.extracted == answer), usable[0])
         self._emit(number, "", chosen.answer_text)
         return ServedChoice(chosen.answer_text, "stop", path)
-
-    def _vote(self) -> tuple[str, int]:
-        """(most frequent answer, number of attempts with it); of equal ones the first attempt's."""
-        counts = Counter(each.extracted for each in self._usable() if each.extracted is not None)
-        return counts.most_common(1)[0] if counts else ("", 0)
 
     def _error(self, what: str, failed: Sequence[Generation]) -> ApiError:
         """The error of a request without an answer; its status is that of the first failure."""
@@ -316,16 +324,20 @@ class ServedEpisode:
 
     def _heavy(self, choices: Sequence[ServedChoice]) -> dict[str, object]:
         """How the answer came about."""
-        asked, (answer, votes) = self._asked, self._vote()
+        asked, (answer, votes) = self._asked, vote_in(self._episode.pool)
         paths = [choice.path for choice in choices]
         shows = asked.expose != "none"
         return {
-            "path": max(paths, key=_PATHS.index, default=None),
+            "path": max(paths, key=PATHS.index, default=None),
             **({"paths": paths} if len(paths) > 1 else {}),
             **({"because": self._because} if self._because else {}),
             **{"model": asked.model, "k": asked.k, "d": asked.d, "min_k": asked.min_k},
             **{"seed": asked.seed, "problem_id": asked.problem.id},
-            "vote": {"answer": answer if shows else None, "votes": votes, "of": len(self._usable())}
+            "vote": {
+                "answer": answer if shows else None,
+                "votes": votes,
+                "of": len(usable(self._episode.pool)),
+            }
             if votes > 1
             else "undecided",
             "members": [_member(role, each, shows) for role, each in self._generations()],

@@ -26,8 +26,9 @@ _STREAM = {
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",  # nginx would collect the pieces
 }
-Work = Callable[[Emit], Awaitable[ServedAnswer]]
-"""Function that answers the request; called with what takes text as soon as it may be read."""
+Work = Callable[[str, Emit], Awaitable[ServedAnswer]]
+"""Function that answers the request; called with the id of the answer, and with what takes text as
+soon as it may be read."""
 
 
 class Reply:
@@ -45,13 +46,10 @@ class Reply:
             number: ([], []) for number in range(asked.choices)
         }
         self._news = asyncio.Event()
-        self._task = asyncio.ensure_future(work(self._emit))
+        id = f"chatcmpl-{uuid.uuid4().hex}"
+        self._task = asyncio.ensure_future(work(id, self._emit))
         self._task.add_done_callback(lambda _: self._news.set())
-        self._about = {
-            "id": f"chatcmpl-{uuid.uuid4().hex}",
-            "created": int(time.time()),
-            "model": asked.model,
-        }
+        self._about = {"id": id, "created": int(time.time()), "model": asked.model}
 
     async def send(self) -> web.StreamResponse:
         """Send the reply. Raises ApiError if there is no answer and nothing was sent yet."""

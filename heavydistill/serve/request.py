@@ -14,8 +14,9 @@ Not covered: tools, images and formats of the response.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -37,7 +38,6 @@ MODELS: dict[str, str] = {
     "single": "one attempt",
 }
 """Maps the name of each model to what it does."""
-# Values that change nothing, of parameters that are not supported otherwise.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("frequency_penalty", "presence_penalty", "top_logprobs"), (0,)),
     **dict.fromkeys(("logprobs", "store"), (False,)),
@@ -82,11 +82,18 @@ class ApiError(Exception):
         return {"error": error | ({"heavy": self.heavy} if self.heavy else {})}
 
 
-class _Strict(BaseModel):
+class Body(BaseModel):
+    """The body of a request, or a part of it."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
+    neutral: ClassVar[Mapping[str, tuple[object, ...]]] = {}
+    """Values that change nothing, of parameters that are not supported otherwise."""
 
 
-class HeavyOptions(_Strict):
+_B = TypeVar("_B", bound=Body)
+
+
+class HeavyOptions(Body):
     """The parameter ``heavy`` of a request; what is left out is as the service is configured."""
 
     k: int | None = Field(default=None, ge=1)  # number of attempts
@@ -100,12 +107,13 @@ class HeavyOptions(_Strict):
     problem_id: str | None = Field(default=None, min_length=1, max_length=200)  # as in a run
 
 
-class _StreamOptions(_Strict):
+class _StreamOptions(Body):
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
-class _Body(_Strict):
+class _Chat(Body):
+    neutral = _NEUTRAL
     model: str
     messages: list[dict[str, Any]] = Field(min_length=1)
     stream: bool = False
@@ -151,7 +159,7 @@ class Asked:
 
 def read_request(data: bytes, pair: Pair) -> Asked:
     """Read the body of a request. Raises ApiError if it cannot be answered as asked."""
-    body = _body(data)
+    body = parsed(data, _Chat)
     if body.model not in MODELS:
         message = f"There is no model {body.model!r} here. Ask {', '.join(MODELS)}."
         raise ApiError(404, message, "model", "model_not_found")
@@ -173,8 +181,8 @@ def read_request(data: bytes, pair: Pair) -> Asked:
     return asked
 
 
-def _body(data: bytes) -> _Body:
-    """Parse a body; leaves out values that change nothing."""
+def parsed(data: bytes, kind: type[_B]) -> _B:
+    """Parse a body; leaves out values that change nothing. Raises ApiError if it is wrong."""
     try:
         tree = json_of(data)
         if not isinstance(tree, dict):
@@ -184,19 +192,21 @@ def _body(data: bytes) -> _Body:
     given = {
         name: value
         for name, value in tree.items()
-        if value is not None and not any(value == neutral for neutral in _NEUTRAL.get(name, ()))
+        if value is not None and not any(value == neutral for neutral in kind.neutral.get(name, ()))
     }
     try:
-        return _Body.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
     name = ".".join(map(str, fault["loc"]))
     if fault["type"] == "extra_forbidden":
-        known = ", ".join(sorted(_Body.model_fields))
+        known = ", ".join(sorted(kind.model_fields))
         if name.startswith("heavy."):
             known = ", ".join(f"heavy.{each}" for each in HeavyOptions.model_fields)
         message = f"The parameter {name} is not supported. Leave it out; supported are {known}."
         raise ApiError(400, message, name, "unsupported_parameter")
+    if not name:  # parameters that contradict each other
+        raise ApiError(400, f"The body is wrong: {fault['msg']}.")
     raise ApiError(400, f"The parameter {name} is wrong: {fault['msg']}.", name)
 
 
@@ -229,7 +239,7 @@ def _joined(parts: list[Any], where: str) -> str:
     return "".join(part["text"] for part in parts)
 
 
-def _auxiliary(body: _Body, text: str) -> str:
+def _auxiliary(body: _Chat, text: str) -> str:
     """Why a request is one of a front end beside the conversation; empty if it is not."""
     most = min(filter(None, (body.max_tokens, body.max_completion_tokens)), default=None)
     if "task" in body.metadata:
@@ -241,7 +251,7 @@ def _auxiliary(body: _Body, text: str) -> str:
     return ""
 
 
-def _asked(body: _Body, pair: Pair, text: str, history: str, because: str) -> Asked:
+def _asked(body: _Chat, pair: Pair, text: str, history: str, because: str) -> Asked:
     """Fill in what the request leaves out; raises ApiError for what contradicts or exceeds."""
     options, config = body.heavy, pair.config
     model: ModelName = "single" if because else body.model  # type: ignore[assignment]
@@ -269,7 +279,7 @@ def _asked(body: _Body, pair: Pair, text: str, history: str, because: str) -> As
     )
 
 
-def _sampling(body: _Body, known: Sampling) -> Sampling:
+def _sampling(body: _Chat, known: Sampling) -> Sampling:
     """The sampling of the responses that are the answer."""
     asked = {"temperature": body.temperature, "top_p": body.top_p}
     changes: dict[str, object] = {k: v for k, v in asked.items() if v is not None}
@@ -277,7 +287,7 @@ def _sampling(body: _Body, known: Sampling) -> Sampling:
     return known.model_copy(update=changes | {"max_tokens": min(filter(None, limits))})
 
 
-def _check_options(body: _Body, pair: Pair) -> None:
+def _check_options(body: _Chat, pair: Pair) -> None:
     """Raise ApiError for a parameter that contradicts another one, or exceeds a limit."""
     options, config, limits = body.heavy, pair.config, pair.config.serve
     k, d, given = options.k or config.think.k, options.d or body.n or 1, options.model_fields_set

@@ -195,10 +195,13 @@ def count_rows(path: Path) -> int:
     return count
 
 
-def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 100) -> Path:
+def write_traces(
+    traces: Iterable[Trace], folder: Path, rows_per_group: int = 100, name: str = _FILE
+) -> Path:
     """Write traces in order, with one row group in memory.
 
-    The file of an earlier call is replaced at the end; it is unchanged if ``traces`` raises.
+    The file ``name`` of an earlier call is replaced at the end; it is unchanged if ``traces``
+    raises.
 
     Returns:
         The file.
@@ -206,7 +209,7 @@ def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 10
     Raises:
         RunError: The disk is full or fails.
     """
-    target, unfinished = folder / _FILE, folder / f".{_FILE}.unfinished"
+    target, unfinished = folder / name, folder / f".{name}.unfinished"
     with writing(target):
         try:
             with contextlib.closing(Writer(unfinished, Trace, rows_per_group)) as writer:

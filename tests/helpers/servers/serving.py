@@ -38,11 +38,13 @@ def body_of(question: str = QUESTION, model: str = "heavy", **more: Any) -> Body
     return {"model": model, "messages": [{"role": "user", "content": question}], **more}
 
 
-def post(address: str, body: Any, **headers: str) -> tuple[int, Any, Any]:
-    """(status, JSON of the reply, headers) of a chat completion request."""
+def post(
+    address: str, body: Any, route: str = "chat/completions", **headers: str
+) -> tuple[int, Any, Any]:
+    """(status, JSON of the reply, headers) of a request."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     given = {"Content-Type": "application/json", **headers}
-    request = urllib.request.Request(f"{address}/chat/completions", data, given)
+    request = urllib.request.Request(f"{address}/{route}", data, given)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=120) as reply:

@@ -1,0 +1,186 @@
+"""Records answered requests as the rows of a run, which ``show``, ``report`` and ``build`` read.
+
+    config.yaml                      the configuration of the models, as in a run
+    traces/served-00000000.parquet   the rows, in the order of the answers
+
+A row is in its file before the answer ends. For each row the newest file is written anew, under
+another name first, so that after a kill at any time all files are whole. A file is full at some
+rows or bytes; beyond ``serve.max_out_bytes`` the oldest ones are deleted. Keys in texts are
+replaced by their names (see ``hub.secrets``).
+
+As long as the service runs, it claims the folder as a run in progress does, so a build waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config.files import new_file
+from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.config.serve import ServeConfig
+from heavydistill.errors import ConfigError, RunError
+from heavydistill.heavy.judge_votes import is_by_user
+from heavydistill.hub.secrets import known_secrets, scrubber
+from heavydistill.schema import FAILED, Trace, from_row, to_row, turns_as_json
+from heavydistill.serve.episode import SOURCE
+from heavydistill.serve.feedback import Feedback, with_feedback
+from heavydistill.serve.request import MODELS, ApiError
+from heavydistill.serve.retries import Retries
+from heavydistill.store.atomic import Workplace, refuse_taken, require_writable
+from heavydistill.store.traces import (
+    TRACES_FOLDER,
+    read_files,
+    rows_in,
+    trace_files,
+    write_traces,
+    writing,
+)
+
+_ROWS, _BYTES = 32, 2**20  # of a full file
+_NAME = re.compile(r"served-(\d{8})\.parquet")
+_FEWEST_FILES = 8  # in the space of all; a file is full earlier if there is less of it
+_log = logging.getLogger(__name__)
+
+
+class RequestRecord:
+    """The rows of a folder, which is created; one thread writes them.
+
+    Args:
+        folder: Folder of the run; it may have the rows of an earlier service.
+        config: Configuration of the models.
+        retries: Counts the rows that are there already.
+
+    Raises:
+        ConfigError: The folder is in use, has rows of another configuration, or cannot be written.
+    """
+
+    def __init__(self, folder: Path, config: ServeConfig, retries: Retries) -> None:
+        self._folder, self._traces = folder, folder / TRACES_FOLDER
+        self._rounds, self._most_bytes = config.deliberate.rounds, config.serve.max_out_bytes
+        self._clean = scrubber(known_secrets(config.model_dump()))
+        self._files: dict[str, Path] = {}  # maps the id of an answer to the file of its row
+        self._rows: list[Trace] = []  # rows of the newest file
+        self._number = 0  # of the newest file
+        require_writable(folder)
+        with contextlib.ExitStack() as held:
+            held.enter_context(Workplace(folder).claimed())
+            self._require_same(config)
+            self._read_again(retries)
+            self._thread = held.enter_context(ThreadPoolExecutor(1, "record"))
+            self._held = held.pop_all()
+
+    async def add(self, row: Callable[[], Trace]) -> bool:
+        """Write a row, which is made in the thread; whether that worked. The log says why not."""
+        return await asyncio.wrap_future(self._thread.submit(self._add, row))
+
+    async def decide(self, feedback: Feedback) -> int:
+        """Set the verdict of a user; returns the number of responses that have one now.
+
+        Raises:
+            ApiError: There is no such row or choice, or it cannot be written.
+        """
+        return await asyncio.wrap_future(self._thread.submit(self._decide, feedback))
+
+    def close(self) -> None:
+        """Write what is left, and release the folder."""
+        self._held.close()
+
+    def _require_same(self, config: ServeConfig) -> None:
+        """Write the configuration, or compare it with that of the rows that are there."""
+        tree = config.model_dump(exclude={"serve", "problems", "journal"})
+        served = {"source": SOURCE}
+        own = RunConfig.model_validate({**tree, "out": str(self._folder), "problems": served})
+        file = self._folder / "config.yaml"
+        if not file.is_file() or (self._folder / "summary.json").exists():
+            refuse_taken(self._folder)
+            with writing(self._folder):
+                self._folder.mkdir(exist_ok=True)
+                with new_file(file) as written:
+                    written.write(dump_config(own).encode())
+        elif load_config(file).identity != own.identity:
+            raise ConfigError(
+                f"out: {self._folder} has rows of other models or another configuration",
+                "Give another --out.",
+            )
+
+    def _read_again(self, retries: Retries) -> None:
+        """Read which rows are there."""
+        paths = trace_files(self._folder) if any(self._traces.glob("*.parquet")) else []
+        for path in paths:
+            for row in rows_in(path, ["problem.id", "problem.source", "status"]):
+                problem: dict[str, str] = row["problem"]
+                self._files[problem["id"]] = path
+                model, _, conversation = problem["source"].removeprefix(f"{SOURCE}:").partition(":")
+                if model in MODELS and not row["status"].startswith(FAILED):
+                    retries.note(model, conversation)
+        numbers = (_NAME.fullmatch(path.name) for path in paths)
+        self._number = max((int(number[1]) + 1 for number in numbers if number), default=0)
+
+    def _add(self, row: Callable[[], Trace]) -> bool:
+        path = self._traces / f"served-{self._number:08d}.parquet"
+        try:
+            rows = [*self._rows, self._scrubbed(row())]
+            self._write(rows, path)
+            self._files[rows[-1].problem.id] = path
+            self._rows = rows
+            most = min(_BYTES, self._most_bytes // _FEWEST_FILES)
+            if len(rows) == _ROWS or path.stat().st_size >= most:
+                self._rows, self._number = [], self._number + 1
+                self._delete_oldest()
+        except Exception as error:  # the answer is worth more than its row
+            why = error if isinstance(error, RunError) else type(error).__name__
+            _log.error("An answered request is not recorded: %s", why)
+            return False
+        return True
+
+    def _decide(self, feedback: Feedback) -> int:
+        path = self._files.get(feedback.id)
+        if path is None:
+            message = f"There is no recorded answer {feedback.id!r}. Send the id of an answer."
+            raise ApiError(404, message, "id", "answer_not_found")
+        rows = list(read_files([path]))
+        (place,) = (n for n, row in enumerate(rows) if row.problem.id == feedback.id)
+        rows[place] = with_feedback(rows[place], feedback, self._rounds)
+        try:
+            self._write(rows, path)
+        except RunError as error:
+            raise ApiError(503, f"The verdict cannot be written: {error.what}.") from error
+        if self._rows and self._rows[0].problem.id == rows[0].problem.id:
+            self._rows = rows
+        samples = (*rows[place].pool, *rows[place].deliberations)
+        return sum(is_by_user(each.verdict.verifier) for each in samples if each.verdict)
+
+    def _write(self, rows: Sequence[Trace], path: Path) -> None:
+        write_traces(rows, path.parent, name=path.name)
+
+    def _delete_oldest(self) -> None:
+        paths = sorted(self._traces.glob("*.parquet"))
+        sizes = [path.stat().st_size for path in paths]
+        while sum(sizes) > self._most_bytes and len(paths) > 1:
+            oldest = paths.pop(0)
+            del sizes[0]
+            oldest.unlink()
+            self._files = {id: path for id, path in self._files.items() if path != oldest}
+            _log.warning("%s is deleted, because serve.max_out_bytes are reached", oldest)
+
+    def _scrubbed(self, trace: Trace) -> Trace:
+        """The row without keys; turns are searched before they are JSON, which hides line ends."""
+
+        def clean(value: Any) -> Any:
+            if isinstance(value, str):
+                return self._clean(value)
+            if isinstance(value, dict):
+                return {name: clean(each) for name, each in value.items()}
+            return [clean(each) for each in value] if isinstance(value, list) else value
+
+        turns = [replace(turn, text=self._clean(turn.text)) for turn in trace.problem.history]
+        problem = replace(trace.problem, history_json=turns_as_json(turns))
+        return from_row(Trace, clean(to_row(replace(trace, problem=problem))))
