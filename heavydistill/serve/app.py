@@ -3,6 +3,7 @@
     POST /v1/chat/completions    an answer, streamed or not
     POST /v1/feedback            the verdict of a user on an answer
     GET  /v1/models              the models ``heavy``, ``vote`` and ``single``
+    GET  /metrics                figures for Prometheus
     GET  /health                 {"status": "ok"}, or "loading" with HTTP 503; needs no key
 
 The site listens before the models are loaded. Requests are answered in the event loop of
@@ -26,7 +27,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -35,6 +36,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.models.http.transport import submit
 from heavydistill.models.request import DEPTH_HEADER
 from heavydistill.serve.episode import ServedEpisode
+from heavydistill.serve.metrics import ABANDONED, FAILED, ServiceMetrics
 from heavydistill.serve.replies import Reply
 from heavydistill.serve.request import MODELS, ApiError, parsed, read_request
 from heavydistill.serve.retries import Retries
@@ -66,6 +68,7 @@ class Service:
         self._config, self._key = config, config.serve.key
         self._pair: Pair | None = None
         self._record: RequestRecord | None = None
+        self._metrics: ServiceMetrics | None = None
         self.retries = Retries()
         self._running = 0
         self._seconds = 1.0  # of the last request that was answered
@@ -100,6 +103,8 @@ class Service:
         from heavydistill.models.contact import ServerProbe  # the site answers before all this
         from heavydistill.serve.pair import open_pair, resolved
 
+        with contextlib.suppress(ImportError):  # ``_figures`` says so
+            self._metrics = ServiceMetrics(lambda: self._running)
         run = resolved(self._config, ServerProbe())
         if out := self._config.serve.out:
             from heavydistill.serve.record import RequestRecord
@@ -123,6 +128,7 @@ class Service:
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_post("/v1/feedback", self._feedback)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._figures)
         app.router.add_get(_HEALTH, self._health)
         runner = web.AppRunner(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_S
@@ -211,18 +217,40 @@ class Service:
 
     async def _answer(self, pair: Pair, asked: Asked, id: str, emit: Emit) -> ServedAnswer:
         """The answer with this id, once it is recorded. Raises ApiError if there is none."""
-        episode, record = ServedEpisode(pair, asked, emit), self._record
+        metrics, record = self._metrics, self._record
+        path, members = FAILED, list[dict[str, Any]]()
+        if metrics and asked.is_stream:
+            emit = metrics.timed(asked.model, emit)
+        episode = ServedEpisode(pair, asked, emit)
         try:
             answer = await episode.answer()
+            path, members = answer.heavy["path"], answer.heavy["members"]
+        except asyncio.CancelledError:
+            path = ABANDONED
+            raise
         except ApiError as error:
+            members = (error.heavy or {}).get("members", members)
             if record:
                 await record.add(functools.partial(episode.row, id, str(error)))
             raise
-        if not asked.because:
-            self.retries.note(asked.model, asked.problem.id)
+        finally:
+            if metrics:
+                metrics.ended(asked.model, path, members)
+        again = None if asked.because else self.retries.note(asked.model, asked.problem.id)
+        if metrics and again:
+            metrics.asked_again(again)
         if record:
             answer.heavy["recorded"] = await record.add(functools.partial(episode.row, id))
         return answer
+
+    async def _figures(self, http: web.Request) -> web.StreamResponse:
+        if self._metrics:
+            text, kind = self._metrics.page
+            return web.Response(body=text, headers={"Content-Type": kind})
+        if self._pair is None:
+            raise ApiError(503, "The models are being loaded. Ask again soon.", code="loading")
+        message = "prometheus-client is not installed: pip install 'heavydistill[serve]'."
+        raise ApiError(501, message, code="not_installed")
 
     async def _feedback(self, http: web.Request) -> web.StreamResponse:
         from heavydistill.serve.feedback import Feedback

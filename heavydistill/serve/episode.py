@@ -16,7 +16,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import BudgetError
 from heavydistill.heavy.episode import Episode, Rules, SampleAsk, VerdictAsk
@@ -63,8 +63,8 @@ class ServedAnswer:
     """The answer to a request, and how it came about."""
 
     choices: list[ServedChoice]
-    usage: dict[str, object]
-    heavy: dict[str, object]
+    usage: dict[str, Any]
+    heavy: dict[str, Any]
 
 
 class ServedEpisode:

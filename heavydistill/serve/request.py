@@ -69,7 +69,7 @@ class ApiError(Exception):
         message: str,
         param: str | None = None,
         code: str | None = None,
-        heavy: dict[str, object] | None = None,
+        heavy: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.param, self.code, self.heavy = status, param, code, heavy
