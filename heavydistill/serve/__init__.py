@@ -1,5 +1,6 @@
 """Heavy mode as an OpenAI-compatible service: one model name for a thinker and a deliberator.
 
 ``app`` has the routes, ``request`` reads what a client asks, ``pair`` has the models, ``episode``
-executes an episode for a request, and ``replies`` writes what the client reads.
+executes an episode for a request, ``replies`` sends the answer as ``completion`` or ``responses``
+write it, ``record`` keeps it with the ``feedback`` of users, and ``metrics`` counts.
 """

@@ -1,6 +1,7 @@
 """The service: its routes, who may ask, how many may ask at once, and its life.
 
     POST /v1/chat/completions    an answer, streamed or not
+    POST /v1/responses           the same in the form of the Responses API
     POST /v1/feedback            the verdict of a user on an answer
     GET  /v1/models              the models ``heavy``, ``vote`` and ``single``
     GET  /metrics                figures for Prometheus
@@ -35,10 +36,11 @@ from heavydistill.config.serve import ServeConfig, is_loopback
 from heavydistill.errors import ConfigError
 from heavydistill.models.http.transport import submit
 from heavydistill.models.request import DEPTH_HEADER
+from heavydistill.serve.completion import CompletionForm
 from heavydistill.serve.episode import ServedEpisode
 from heavydistill.serve.metrics import ABANDONED, FAILED, ServiceMetrics
-from heavydistill.serve.replies import Reply
-from heavydistill.serve.request import MODELS, ApiError, parsed, read_request
+from heavydistill.serve.replies import Form, Reply
+from heavydistill.serve.request import MODELS, ApiError, ChatBody, parsed, read_request
 from heavydistill.serve.retries import Retries
 
 if TYPE_CHECKING:
@@ -126,6 +128,7 @@ class Service:
             client_max_size=limits.max_body_bytes, middlewares=[self._as_api_errors, self._admit]
         )
         app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_post("/v1/responses", self._respond)
         app.router.add_post("/v1/feedback", self._feedback)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/metrics", self._figures)
@@ -195,6 +198,24 @@ class Service:
         return web.json_response({"object": "list", "data": listed})
 
     async def _complete(self, http: web.Request) -> web.StreamResponse:
+        return await self._reply(http, lambda data: parsed(data, ChatBody), CompletionForm)
+
+    async def _respond(self, http: web.Request) -> web.StreamResponse:
+        from heavydistill.serve.responses import ResponseForm, read_response_request
+
+        try:
+            return await self._reply(http, read_response_request, ResponseForm)
+        except ApiError as error:
+            if error.param and error.param.startswith("messages"):
+                error.param = error.param.replace("messages", "input", 1)
+            raise
+
+    async def _reply(
+        self,
+        http: web.Request,
+        read: Callable[[bytes], ChatBody],
+        form: Callable[[Asked], Form],
+    ) -> web.StreamResponse:
         if self._pair is None:
             raise ApiError(503, "The models are being loaded. Ask again soon.", code="loading")
         if self._running >= self._config.serve.max_requests:
@@ -204,8 +225,10 @@ class Service:
         self._running += 1
         try:
             # In a thread, because a server may count tokens.
-            asked = await asyncio.to_thread(read_request, await _body_of(http), pair)
-            reply = Reply(http, asked, functools.partial(self._answer, pair, asked))
+            data = await _body_of(http)
+            asked = await asyncio.to_thread(lambda: read_request(read(data), pair))
+            work = functools.partial(self._answer, pair, asked)
+            reply = Reply(http, asked, form(asked), work)
             async with asyncio.timeout(asked.deadline_s + _LAST_WORDS_S):
                 response = await reply.send()
             self._seconds = time.monotonic() - begun

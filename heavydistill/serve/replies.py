@@ -1,19 +1,16 @@
-"""Writes the answer to a request as a chat completion, whole or as a stream.
+"""Sends the answer to a request, whole or as a stream, in the form of the API that was asked.
 
-A stream begins with the role at once. Reasoning is sent under the two names that clients read, and
-the usage in a last chunk without choices. While nothing is said, a comment keeps the connection
-alive; before an answer that is not streamed, a blank line does. Once that has been sent, the status
-is 200, and an error is in the body.
+A stream begins at once. While nothing is said, a comment keeps the connection alive; before an
+answer that is not streamed, a blank line does. Once that has been sent, the status is 200, and an
+error is in the body.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
-import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Protocol
 
 from aiohttp import web
 
@@ -26,9 +23,33 @@ _STREAM = {
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",  # nginx would collect the pieces
 }
+Texts = dict[int, tuple[str, str]]
+"""Maps the number of a choice to its (reasoning, content)."""
 Work = Callable[[str, Emit], Awaitable[ServedAnswer]]
 """Function that answers the request; called with the id of the answer, and with what takes text as
 soon as it may be read."""
+
+
+class Form(Protocol):
+    """Writes an answer as one of the APIs has it."""
+
+    id: str
+    """Id of the answer."""
+
+    def whole(self, answer: ServedAnswer, texts: Texts) -> dict[str, object]:
+        """The body of an answer that is not streamed; ``texts`` are what may be read of it."""
+
+    def begin(self, choices: int) -> bytes:
+        """The first events of a stream."""
+
+    def news(self, texts: Texts) -> bytes:
+        """The events for further text."""
+
+    def end(self, answer: ServedAnswer) -> bytes:
+        """The last events of a stream."""
+
+    def failure(self, error: ApiError) -> bytes:
+        """The last events of a stream without an answer."""
 
 
 class Reply:
@@ -37,19 +58,18 @@ class Reply:
     Args:
         http: The HTTP request.
         asked: What is asked.
+        form: Form of the answer.
         work: Answers it; cancelled if the client goes.
     """
 
-    def __init__(self, http: web.Request, asked: Asked, work: Work) -> None:
-        self._http, self._asked = http, asked
+    def __init__(self, http: web.Request, asked: Asked, form: Form, work: Work) -> None:
+        self._http, self._asked, self._form = http, asked, form
         self._texts: dict[int, tuple[list[str], list[str]]] = {
             number: ([], []) for number in range(asked.choices)
         }
         self._news = asyncio.Event()
-        id = f"chatcmpl-{uuid.uuid4().hex}"
-        self._task = asyncio.ensure_future(work(id, self._emit))
+        self._task = asyncio.ensure_future(work(form.id, self._emit))
         self._task.add_done_callback(lambda _: self._news.set())
-        self._about = {"id": id, "created": int(time.time()), "model": asked.model}
 
     async def send(self) -> web.StreamResponse:
         """Send the reply. Raises ApiError if there is no answer and nothing was sent yet."""
@@ -67,8 +87,7 @@ class Reply:
     async def _stream(self) -> web.StreamResponse:
         response = web.StreamResponse(headers=_STREAM)
         await response.prepare(self._http)
-        roles = {number: {"role": "assistant", "content": ""} for number in self._texts}
-        await response.write(self._chunk(roles))
+        await response.write(self._form.begin(self._asked.choices))
         while not self._task.done() or self._news.is_set():
             try:
                 async with asyncio.timeout(KEEP_ALIVE_S):
@@ -76,46 +95,25 @@ class Reply:
             except TimeoutError:
                 await response.write(b": keep-alive\n\n")
             self._news.clear()
-            if deltas := self._taken():
-                await response.write(self._chunk(deltas))
-        await response.write(self._end())
+            if texts := self._taken():
+                await response.write(self._form.news(texts))
+        try:
+            end = self._form.end(self._task.result())
+        except ApiError as error:
+            end = self._form.failure(error)
+        await response.write(end)
         await response.write_eof()
         return response
 
-    def _taken(self) -> dict[int, dict[str, str]]:
-        """What came since the last call, as a delta for each choice."""
-        deltas = {}
+    def _taken(self) -> Texts:
+        """What came since the last call."""
+        texts = {}
         for number, (reasoning, content) in self._texts.items():
             if reasoning or content:
-                deltas[number] = _message("".join(reasoning), "".join(content))
+                texts[number] = "".join(reasoning), "".join(content)
             reasoning.clear()
             content.clear()
-        return deltas
-
-    def _end(self) -> bytes:
-        """The last chunks of a stream."""
-        try:
-            answer = self._task.result()
-        except ApiError as error:
-            return _event(error.body) + b"data: [DONE]\n\n"
-        ends = {number: each.finish_reason for number, each in enumerate(answer.choices)}
-        end = self._chunk({number: {} for number in ends}, ends, heavy=answer.heavy)
-        if self._asked.wants_usage:
-            end += self._chunk({}, usage=answer.usage)
-        return end + b"data: [DONE]\n\n"
-
-    def _chunk(
-        self,
-        deltas: dict[int, Any],
-        ends: dict[int, Any] | None = None,
-        **more: object,
-    ) -> bytes:
-        choices = [
-            {"index": number, "delta": delta, "finish_reason": (ends or {}).get(number)}
-            for number, delta in deltas.items()
-        ]
-        kind = {"object": "chat.completion.chunk"}
-        return _event({**self._about, **kind, "choices": choices, **more})
+        return texts
 
     async def _whole(self) -> web.StreamResponse:
         response: web.StreamResponse | None = None
@@ -125,7 +123,12 @@ class Reply:
                 await response.prepare(self._http)
             await response.write(b"\n")
         try:
-            body = self._completion(await self._task)
+            answer = await self._task
+            texts = {
+                number: ("".join(reasoning), answer.choices[number].text)
+                for number, (reasoning, _) in self._texts.items()
+            }
+            body = self._form.whole(answer, texts)
         except ApiError as error:
             if response is None:
                 raise
@@ -135,29 +138,3 @@ class Reply:
         await response.write(json.dumps(body).encode())
         await response.write_eof()
         return response
-
-    def _completion(self, answer: ServedAnswer) -> dict[str, object]:
-        choices = [
-            {
-                "index": number,
-                "finish_reason": choice.finish_reason,
-                "message": {
-                    "role": "assistant",
-                    **_message("".join(self._texts[number][0]), choice.text),
-                    "content": choice.text,
-                },
-            }
-            for number, choice in enumerate(answer.choices)
-        ]
-        more = {"choices": choices, "usage": answer.usage, "heavy": answer.heavy}
-        return {**self._about, "object": "chat.completion", **more}
-
-
-def _message(reasoning: str, content: str) -> dict[str, str]:
-    """The texts of a message or delta that are not empty."""
-    names = {"reasoning": reasoning, "reasoning_content": reasoning, "content": content}
-    return {name: text for name, text in names.items() if text}
-
-
-def _event(body: dict[str, object]) -> bytes:
-    return f"data: {json.dumps(body)}\n\n".encode()

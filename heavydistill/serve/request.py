@@ -14,7 +14,7 @@ Not covered: tools, images and formats of the response.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -38,7 +38,7 @@ MODELS: dict[str, str] = {
     "single": "one attempt",
 }
 """Maps the name of each model to what it does."""
-_NEUTRAL: dict[str, tuple[object, ...]] = {
+NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("frequency_penalty", "presence_penalty", "top_logprobs"), (0,)),
     **dict.fromkeys(("logprobs", "store"), (False,)),
     **dict.fromkeys(("tools", "functions", "stop"), ([],)),
@@ -112,8 +112,10 @@ class _StreamOptions(Body):
     include_obfuscation: bool = False
 
 
-class _Chat(Body):
-    neutral = _NEUTRAL
+class ChatBody(Body):
+    """The body of a chat completion request."""
+
+    neutral = NEUTRAL
     model: str
     messages: list[dict[str, Any]] = Field(min_length=1)
     stream: bool = False
@@ -157,9 +159,8 @@ class Asked:
         return self.d or 1
 
 
-def read_request(data: bytes, pair: Pair) -> Asked:
+def read_request(body: ChatBody, pair: Pair) -> Asked:
     """Read the body of a request. Raises ApiError if it cannot be answered as asked."""
-    body = parsed(data, _Chat)
     if body.model not in MODELS:
         message = f"There is no model {body.model!r} here. Ask {', '.join(MODELS)}."
         raise ApiError(404, message, "model", "model_not_found")
@@ -219,7 +220,7 @@ def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
     for number, message in enumerate(messages):
         each = {k: v for k, v in message.items() if k not in ("reasoning", "reasoning_content")}
         if isinstance(content := each.get("content"), list):
-            each["content"] = _joined(content, f"messages.{number}.content")
+            each["content"] = joined(content, f"messages.{number}.content")
         if each.get("role") == "developer":
             each["role"] = "system"
         plain.append(each)
@@ -229,17 +230,17 @@ def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
         raise ApiError(400, str(error), "messages") from None
 
 
-def _joined(parts: list[Any], where: str) -> str:
-    """The text of a content that is given in parts."""
+def joined(parts: list[Any], where: str, kinds: Sequence[str] = ("text",)) -> str:
+    """The text of a content that is given in parts. Raises ApiError for parts of other kinds."""
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind != "text" or not isinstance(part.get("text"), str):
+        if kind not in kinds or not isinstance(part.get("text"), str):
             message = f"The part {kind!r} of {where} is not supported. Send texts alone."
             raise ApiError(400, message, where, "unsupported_parameter")
     return "".join(part["text"] for part in parts)
 
 
-def _auxiliary(body: _Chat, text: str) -> str:
+def _auxiliary(body: ChatBody, text: str) -> str:
     """Why a request is one of a front end beside the conversation; empty if it is not."""
     most = min(filter(None, (body.max_tokens, body.max_completion_tokens)), default=None)
     if "task" in body.metadata:
@@ -251,7 +252,7 @@ def _auxiliary(body: _Chat, text: str) -> str:
     return ""
 
 
-def _asked(body: _Chat, pair: Pair, text: str, history: str, because: str) -> Asked:
+def _asked(body: ChatBody, pair: Pair, text: str, history: str, because: str) -> Asked:
     """Fill in what the request leaves out; raises ApiError for what contradicts or exceeds."""
     options, config = body.heavy, pair.config
     model: ModelName = "single" if because else body.model  # type: ignore[assignment]
@@ -279,7 +280,7 @@ def _asked(body: _Chat, pair: Pair, text: str, history: str, because: str) -> As
     )
 
 
-def _sampling(body: _Chat, known: Sampling) -> Sampling:
+def _sampling(body: ChatBody, known: Sampling) -> Sampling:
     """The sampling of the responses that are the answer."""
     asked = {"temperature": body.temperature, "top_p": body.top_p}
     changes: dict[str, object] = {k: v for k, v in asked.items() if v is not None}
@@ -287,7 +288,7 @@ def _sampling(body: _Chat, known: Sampling) -> Sampling:
     return known.model_copy(update=changes | {"max_tokens": min(filter(None, limits))})
 
 
-def _check_options(body: _Chat, pair: Pair) -> None:
+def _check_options(body: ChatBody, pair: Pair) -> None:
     """Raise ApiError for a parameter that contradicts another one, or exceeds a limit."""
     options, config, limits = body.heavy, pair.config, pair.config.serve
     k, d, given = options.k or config.think.k, options.d or body.n or 1, options.model_fields_set

@@ -1,0 +1,220 @@
+"""The Responses API: its requests as chat completions, and answers in its form.
+
+Progress and thinking are the summary of a reasoning item, and the answer is a message. Nothing is
+stored, so a request brings the whole conversation.
+
+Not covered: several choices, and items other than messages; they are refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from heavydistill.serve.episode import ServedAnswer
+from heavydistill.serve.replies import Texts
+from heavydistill.serve.request import (
+    NEUTRAL,
+    ApiError,
+    Asked,
+    Body,
+    ChatBody,
+    HeavyOptions,
+    joined,
+    parsed,
+)
+
+_SAME = (
+    *("model", "stream", "temperature", "top_p", "heavy"),
+    *("metadata", "user", "safety_identifier", "prompt_cache_key"),
+)
+_TEXTS = ("input_text", "output_text", "text")
+# Of each kind of item: prefix of its id, name of its parts, kind of a part, and what events of a
+# part and of its text begin with.
+_ITEMS = {
+    "reasoning": ("rs", "summary", "summary_text", "reasoning_summary_part", "reasoning_summary"),
+    "message": ("msg", "content", "output_text", "content_part", "output"),
+}
+
+
+class _ResponseBody(Body):
+    neutral: ClassVar = {
+        **{name: NEUTRAL[name] for name in ("tools", "tool_choice", "parallel_tool_calls")},
+        **{name: NEUTRAL[name] for name in ("service_tier", "store", "top_logprobs")},
+        **{"include": ([],), "truncation": ("disabled",), "background": (False,)},
+        "reasoning": ({}, *({"summary": length} for length in ("auto", "concise", "detailed"))),
+        "text": ({}, {"format": {"type": "text"}}),
+        "stream_options": ({}, {"include_obfuscation": False}),
+    }
+    model: str
+    input: str | list[dict[str, Any]] = Field(min_length=1)
+    instructions: str = ""
+    stream: bool = False
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    heavy: HeavyOptions = Field(default_factory=HeavyOptions)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    user: str = ""
+    safety_identifier: str = ""
+    prompt_cache_key: str = ""
+
+
+def read_response_request(data: bytes) -> ChatBody:
+    """Read a body as that of a chat completion. Raises ApiError for what is not supported."""
+    body = parsed(data, _ResponseBody)
+    if (body.heavy.d or 1) > 1:
+        message = "The parameter heavy.d is wrong: a response has one choice. Ask chat completions."
+        raise ApiError(400, message, "heavy.d")
+    given = {name: getattr(body, name) for name in _SAME if name in body.model_fields_set}
+    more = {"messages": _messages(body), "max_completion_tokens": body.max_output_tokens}
+    return ChatBody.model_validate({**given, **more})
+
+
+def _messages(body: _ResponseBody) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = (
+        [{"role": "system", "content": body.instructions}] if body.instructions else []
+    )
+    if isinstance(body.input, str):
+        return [*messages, {"role": "user", "content": body.input}]
+    for number, item in enumerate(body.input):
+        where, kind = f"input.{number}", item.get("type", "message")
+        if kind == "reasoning":  # of an earlier answer; see ``request``
+            continue
+        if kind != "message":
+            message = f"The item {kind!r} of {where} is not supported. Send messages alone."
+            raise ApiError(400, message, where, "unsupported_parameter")
+        content = item.get("content")
+        if isinstance(content, list):
+            content = joined(content, f"{where}.content", _TEXTS)
+        messages.append({"role": item.get("role"), "content": content})
+    return messages
+
+
+class ResponseForm:
+    """The form of ``/v1/responses``, for one request."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.id = f"resp_{uuid.uuid4().hex}"
+        self._model, self._created = asked.model, int(time.time())
+        self._events = 0  # that were sent
+        self._output: list[dict[str, Any]] = []  # items that were sent, the last one maybe in part
+        self._is_open = False  # whether the last one is
+
+    def whole(self, answer: ServedAnswer, texts: Texts) -> dict[str, object]:
+        """The body of an answer that is not streamed."""
+        reasoning, content = texts[0]
+        self._output = [_item("reasoning", reasoning)] if reasoning else []
+        self._output.append(_item("message", content))
+        return self._answered(answer)
+
+    def begin(self, choices: int) -> bytes:
+        """The first events of a stream."""
+        begun = self._response("in_progress")
+        return self._event("created", response=begun) + self._event("in_progress", response=begun)
+
+    def news(self, texts: Texts) -> bytes:
+        """The events for further text."""
+        reasoning, content = texts[0]
+        return self._more("reasoning", reasoning) + self._more("message", content)
+
+    def end(self, answer: ServedAnswer) -> bytes:
+        """The last events of a stream."""
+        response = self._answered(answer)
+        return self._closed() + self._event(str(response["status"]), response=response)
+
+    def failure(self, error: ApiError) -> bytes:
+        """The last events of a stream without an answer."""
+        fault = {"code": error.code or "server_error", "message": str(error)}
+        failed = self._response("failed", error=fault, heavy=error.heavy)
+        return self._closed() + self._event("failed", response=failed)
+
+    def _more(self, kind: str, text: str) -> bytes:
+        """The events for text of an item of this kind, which is begun if need be."""
+        if not text:
+            return b""
+        events = b""
+        if not (self._is_open and self._output[-1]["type"] == kind):
+            events = self._closed() + self._opened(kind)
+        _, parts, _, _, begins = _ITEMS[kind]
+        self._output[-1][parts][0]["text"] += text
+        logprobs: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+        return events + self._event(f"{begins}_text.delta", **self._place(), delta=text, **logprobs)
+
+    def _opened(self, kind: str) -> bytes:
+        item, (_, parts, _, part, _) = _item(kind, "", "in_progress"), _ITEMS[kind]
+        self._output.append(item)
+        self._is_open = True
+        place = self._place()
+        at = {"output_index": place["output_index"]}
+        added = self._event("output_item.added", **at, item={**item, parts: []})
+        return added + self._event(f"{part}.added", **place, part=item[parts][0])
+
+    def _closed(self) -> bytes:
+        """The events that end the last item, if it is open."""
+        if not self._is_open:
+            return b""
+        self._is_open = False
+        item, place = self._output[-1], self._place()
+        _, parts, _, part, begins = _ITEMS[item["type"]]
+        if "status" in item:
+            item["status"] = "completed"
+        (whole,) = item[parts]
+        events = self._event(f"{begins}_text.done", **place, text=whole["text"])
+        events += self._event(f"{part}.done", **place, part=whole)
+        at = {"output_index": place["output_index"]}
+        return events + self._event("output_item.done", **at, item=item)
+
+    def _place(self) -> dict[str, Any]:
+        """Where the text of the last item is."""
+        item = self._output[-1]
+        part = f"{_ITEMS[item['type']][1]}_index"
+        return {"item_id": item["id"], "output_index": len(self._output) - 1, part: 0}
+
+    def _answered(self, answer: ServedAnswer) -> dict[str, object]:
+        is_cut = answer.choices[0].finish_reason == "length"
+        usage, details = answer.usage, answer.usage["prompt_tokens_details"]
+        tokens = {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": details,
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},  # no server counts them apart
+            "total_tokens": usage["total_tokens"],
+            "heavy": usage["heavy"],
+        }
+        return self._response(
+            "incomplete" if is_cut else "completed",
+            incomplete_details={"reason": "max_output_tokens"} if is_cut else None,
+            usage=tokens,
+            heavy=answer.heavy,
+        )
+
+    def _response(self, status: str, **more: object) -> dict[str, object]:
+        about = {"id": self.id, "object": "response", "created_at": self._created}
+        about |= {"status": status, "model": self._model, "output": self._output}
+        rest: dict[str, object] = {
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+        }
+        tools = {"parallel_tool_calls": False, "tool_choice": "none", "tools": []}
+        return {**about, **rest, **tools, **more}
+
+    def _event(self, name: str, **more: object) -> bytes:
+        kind = f"response.{name}"
+        body = {"type": kind, "sequence_number": self._events, **more}
+        self._events += 1
+        return f"event: {kind}\ndata: {json.dumps(body)}\n\n".encode()
+
+
+def _item(kind: str, text: str, status: str = "completed") -> dict[str, Any]:
+    prefix, parts, part, _, _ = _ITEMS[kind]
+    own = {"role": "assistant", "status": status} if kind == "message" else {}
+    annotations: dict[str, Any] = {"annotations": []} if kind == "message" else {}
+    content = [{"type": part, "text": text, **annotations}]
+    return {"id": f"{prefix}_{uuid.uuid4().hex}", "type": kind, **own, parts: content}
