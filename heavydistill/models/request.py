@@ -42,6 +42,8 @@ class Request:
     index: int = 0  # Index of the sample among the samples of the same messages, from 0
     stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; for records only
     key: str = ""  # Key in the journal (``store.journal.key``); empty without a journal
+    response_format: dict[str, Any] | None = None
+    """Form of the answer, as in OpenAI's API; a service sends it, and no journal knows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

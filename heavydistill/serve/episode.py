@@ -171,7 +171,7 @@ class ServedEpisode:
         """The requests of a stage, as a run sends them for the same problem and seed."""
         role, asked, stage = self._role(asks[0].round), self._asked, asks[0].round
         messages = conversation(asks[0].prompt, asked.problem.history)
-        return samples(
+        requests = samples(
             after_system(self._pair.config.system, messages),
             len(asks),
             asked.deliberator if stage else asked.thinker,
@@ -179,6 +179,9 @@ class ServedEpisode:
             model=role.model.profile.name,
             stage=deliberate_stage(stage) if stage else THINK,
         )
+        if stage and stage == self._rounds and asked.response_format:
+            return [replace(each, response_format=asked.response_format) for each in requests]
+        return requests
 
     def _role(self, round: int) -> ServedModel:
         return self._pair.deliberator if round else self._pair.thinker
@@ -272,6 +275,9 @@ class ServedEpisode:
         elif self._asked.d and not self._because:
             count = len(usable(self._episode.pool))
             self._because = f"{count} attempts are usable, and min_k is {self._asked.min_k}"
+        if self._asked.response_format:  # which nothing else has
+            message = f"There is no answer in the response_format: {self._because}. Ask again."
+            raise ApiError(502, message, code="no_deliberation", heavy=self._heavy([]))
         return self._fallback(number)
 
     def _fallback(self, number: int) -> ServedChoice:

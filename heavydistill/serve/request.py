@@ -8,7 +8,7 @@ Parameters of a service are in ``heavy`` (``extra_body`` of the openai library),
 ``HeavyOptions``. Titles, tags and follow-up questions, which chat front ends ask for under the name
 of the model they show, are answered with one attempt, and the answer says so.
 
-Not covered: tools, images and formats of the response.
+Not covered: tools and images.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ class ChatBody(Body):
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = Field(default=None, ge=0, lt=_MOST_SEED)
+    response_format: dict[str, Any] | None = None
     heavy: HeavyOptions = Field(default_factory=HeavyOptions)
     metadata: dict[str, Any] = Field(default_factory=dict)
     user: str = ""  # these three say who asks, and change no answer
@@ -151,6 +152,7 @@ class Asked:
     deliberator: Sampling
     is_stream: bool
     wants_usage: bool
+    response_format: dict[str, Any] | None = None  # of the deliberations that are the answer
     because: str = ""  # why another model answers than the one that was asked
 
     @property
@@ -167,7 +169,7 @@ def read_request(body: ChatBody, pair: Pair) -> Asked:
     if body.stream_options and not body.stream:
         raise ApiError(400, "stream_options needs stream: true.", "stream_options")
     text, history = _conversation(body.messages)
-    is_plain = body.model == "single" or "heavy" in body.model_fields_set
+    is_plain = body.model == "single" or {"heavy", "response_format"} & body.model_fields_set
     because = "" if is_plain else _auxiliary(body, text)
     asked = _asked(body, pair, text, history, because)
     system, problem = pair.config.system, asked.problem
@@ -276,6 +278,7 @@ def _asked(body: ChatBody, pair: Pair, text: str, history: str, because: str) ->
         deliberator=_sampling(body, of_deliberator),
         is_stream=body.stream,
         wants_usage=bool(body.stream_options and body.stream_options.include_usage),
+        response_format=body.response_format,
         because=because,
     )
 
@@ -312,7 +315,10 @@ def _check_options(body: ChatBody, pair: Pair) -> None:
             "attempts at temperature 0 are equal",
         ),
     }
+    is_here, has_form = pair.deliberator.model.is_local, body.response_format is not None
+    faults["response_format"] = has_form and is_here, "the deliberator has no server that knows it"
     if body.model != "heavy":
+        faults["response_format"] = has_form, "it is for the model heavy"
         for name in ("d", "budget_tokens"):
             faults[f"heavy.{name}"] = name in given, "it is for the model heavy"
         faults["n"] = (body.n or 1) > 1, "it is for the model heavy"

@@ -153,6 +153,25 @@ def test_parameters_reach_the_deliberator_alone(address, models):
     assert all((e["temperature"], e["top_p"]) == (1.0, 0.95) for e in others)
 
 
+def test_a_response_format_reaches_the_answer_alone_and_nothing_takes_its_place(models):
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+    body = body_of(response_format=form, max_tokens=20, heavy={"seed": 1})
+    with serving(models.base_url, deliberate__rounds=2) as address:
+        del models.requests[:]
+        assert post(address, body)[1]["heavy"]["path"] == "deliberated"
+        sent = [each.get("response_format") for each in models.asked]
+        assert sent == [None] * 5 + [form]
+        models.plan = lambda body, attempt: "refused" if "response_format" in body else None
+        status, reply, _ = post(address, body)
+        models.plan = lambda body, attempt: None
+    assert (status, reply["error"]["code"]) == (502, "no_deliberation")
+    assert "the deliberation failed: rejected" in reply["error"]["message"]
+    here = {"deliberator": "micro", "serve__deliberator_endpoint": {}, "domain": "brief"}
+    with serving(models.base_url, **here) as address:
+        status, reply, _ = post(address, body)
+    assert (status, reply["error"]["param"]) == (400, "response_format")
+
+
 def test_an_equal_seed_is_an_equal_request_and_none_is_a_new_one(address, models):
     asked = []
     for heavy in ({"seed": 7}, {"seed": 7}, {}):

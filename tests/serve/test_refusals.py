@@ -44,7 +44,10 @@ def messages(*turns: Any) -> dict[str, Any]:
     ("more", "param", "said"),
     [
         ({"tools": [{"type": "function"}]}, "tools", "not supported"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "not supported"),
+        (
+            {"model": "vote", "response_format": {"type": "json_object"}},
+            *("response_format", "model heavy"),
+        ),
         ({"logprobs": True}, "logprobs", "not supported"),
         ({"stop": ["x"]}, "stop", "not supported"),
         ({"temprature": 1}, "temprature", "supported are"),

@@ -535,7 +535,8 @@ class OpenAIEngine:
         if self._able.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= self.profile.added_body
-        return {name: value for name, value in body.items() if name not in self._able.refused}
+        body = {name: value for name, value in body.items() if name not in self._able.refused}
+        return body | ({"response_format": f} if (f := first.response_format) else {})
 
     def _check_credit_and_pause(
         self, server: Server, response: Response, wait_s: float | None
