@@ -45,6 +45,10 @@ _MOST_ANSWERS, _MOST_RESPONSES, _MOST_CHARACTERS, _WIDTH = 5, 32, 4_000, 80
 # Values of ``Trace.status``; for a failed row, the step and the error follow the prefix.
 OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
 
+SERVED = "serve"
+"""First part of ``Problem.source`` of a request to a service, before the model that was asked and
+the id of the conversation."""
+
 Role = Literal["system", "user", "assistant", "tool"]
 Label = Literal["correct", "incorrect", "undecided"]
 FinishReason = Literal["stop", "length", "error"]
@@ -176,6 +180,11 @@ class Problem:
             return f"gym:{rest.partition(':')[0]}"
         place = self.source.rpartition(":")[0] or self.source
         return "/".join(place.split("/")[:2]) if kind == "hub" else place
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it is a request to a service, whose right answer no verifier knows."""
+        return self.source.startswith(f"{SERVED}:")
 
     @property
     def arguments(self) -> dict[str, object]:

@@ -44,7 +44,6 @@ from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import recut
 from heavydistill.heavy.episode import Episode, Rules
-from heavydistill.heavy.judge_votes import is_by_user
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
@@ -57,6 +56,7 @@ from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
 from heavydistill.text.checked_claims import attempts_by_cache
 
 NOT_COUNTED = -1
+NO_REFERENCE = "no_reference"  # label for RL: no program can repeat the verdict of a user
 
 OnProgress = Callable[[str, int, int], None]
 """Called with (name of the pass, number of traces done, number of traces in all)."""
@@ -374,10 +374,7 @@ class BuildState:
             self.attention["deliberations"] += 1
             self.attention["using"] += signs.uses_attempts
             self.attention["false_claims"] += signs.false_claims > 0
-        # No program can repeat a user's verdict as a reward.
-        verdict = deliberation.verdict
-        right = None if verdict and is_by_user(verdict.verifier) else deliberation.right
-        return self._note(deliberation, label, right=right, signs=signs)
+        return self._note(deliberation, label, right=deliberation.right, signs=signs)
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
         """Return the notes on a trace; the first trace of a problem also screens the problem."""
@@ -399,9 +396,10 @@ class BuildState:
                 self.attention["blind_using"] += signs
             note.trajectories.append(self._note(attempt, label))
         attempts = attempts_by_cache(trace)
+        unfit = NO_REFERENCE if problem.is_served else ""
         for cache in trace.caches:
             shown = attempts[cache.id]
-            own = SetNote(set_of(key, shown), cache.id, _writers(shown))
+            own = SetNote(set_of(key, shown), cache.id, _writers(shown), rl_label=unfit)
             own.deliberations = [
                 self.look_at_deliberation(problem, shown, deliberation)
                 for deliberation in trace.deliberations
@@ -424,7 +422,8 @@ class BuildState:
             shown_already={own.of.texts for own in note.sets},
         )
         note.sets += [
-            SetNote(of, None, _writers(one for one in pool if one.id in of.members)) for of in drawn
+            SetNote(of, None, _writers(t for t in pool if t.id in of.members), rl_label=unfit)
+            for of in drawn
         ]
         return note
 

@@ -31,7 +31,7 @@ from heavydistill.models.request import (
     samples,
 )
 from heavydistill.models.thinking import Listen
-from heavydistill.schema import FAILED, Failure, FinishReason, Generation, Trace
+from heavydistill.schema import FAILED, SERVED, Failure, FinishReason, Generation, Trace
 from heavydistill.serve.choice import PATHS, Path, fallback_in, is_answer, usable, vote_in
 from heavydistill.serve.request import ApiError, Asked
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 Emit = Callable[[int, str, str], None]
 """Called with the number of a choice and its new text: (choice, reasoning, content)."""
 
-SOURCE = "serve"
-"""First part of ``Problem.source`` of a row, before the model and the id of the conversation."""
 _LONGEST_SHOWN = 80  # characters of an answer in a line of the progress
 _THINKING_SHARE = 0.5  # of the deadline, for attempts beyond ``min_k``
 # HTTP status of the answer if all attempts failed for this reason.
@@ -115,7 +113,7 @@ class ServedEpisode:
         """
         asked, known = self._asked, self._asked.problem
         kind = "auxiliary" if asked.because else asked.model
-        source = f"{SOURCE}:{kind}:{known.id}"
+        source = f"{SERVED}:{kind}:{known.id}"
         trace = self._episode.trace
         return replace(
             trace,

@@ -26,7 +26,9 @@ class ServiceMetrics:
 
     def __init__(self, in_progress: Callable[[], int]) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        from prometheus_client import disable_created_metrics as without_times_of_creation
 
+        without_times_of_creation()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:

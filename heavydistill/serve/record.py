@@ -29,8 +29,7 @@ from heavydistill.config.serve import ServeConfig
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.heavy.judge_votes import is_by_user
 from heavydistill.hub.secrets import known_secrets, scrubber
-from heavydistill.schema import FAILED, Trace, from_row, to_row, turns_as_json
-from heavydistill.serve.episode import SOURCE
+from heavydistill.schema import FAILED, SERVED, Trace, from_row, to_row, turns_as_json
 from heavydistill.serve.feedback import Feedback, with_feedback
 from heavydistill.serve.request import MODELS, ApiError
 from heavydistill.serve.retries import Retries
@@ -96,7 +95,7 @@ class RequestRecord:
     def _require_same(self, config: ServeConfig) -> None:
         """Write the configuration, or compare it with that of the rows that are there."""
         tree = config.model_dump(exclude={"serve", "problems", "journal"})
-        served = {"source": SOURCE}
+        served = {"source": SERVED}
         own = RunConfig.model_validate({**tree, "out": str(self._folder), "problems": served})
         file = self._folder / "config.yaml"
         if not file.is_file() or (self._folder / "summary.json").exists():
@@ -118,7 +117,7 @@ class RequestRecord:
             for row in rows_in(path, ["problem.id", "problem.source", "status"]):
                 problem: dict[str, str] = row["problem"]
                 self._files[problem["id"]] = path
-                model, _, conversation = problem["source"].removeprefix(f"{SOURCE}:").partition(":")
+                model, _, conversation = problem["source"].removeprefix(f"{SERVED}:").partition(":")
                 if model in MODELS and not row["status"].startswith(FAILED):
                     retries.note(model, conversation)
         numbers = (_NAME.fullmatch(path.name) for path in paths)

@@ -103,7 +103,7 @@ def test_what_two_choices_are_worth_is_no_prompt_for_rl(tmp_path, models):
     assert {True, False} <= set(decided)
     build(tmp_path / "sets", folder, filters__uses_attempts=False)
     caches = rows(tmp_path / "sets", "caches")
-    assert {each["rl_label"] for each in caches} == {"unmeasured"}
+    assert {each["rl_label"] for each in caches} == {"no_reference"}
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_requests_calls_tokens_and_retries_are_counted():
     assert before["first_content_seconds_count", "single"] == 2
     assert ("first_content_seconds_count", "heavy") not in before  # it was not streamed
     assert before[("requests_in_progress",)] == 0
+    assert not [name for name, *_ in now if name.endswith("_created")]
     assert now["requests_total", "heavy", "failed"] == 1
     assert now["failed_calls_total", "server", "thinker"] == 5
 

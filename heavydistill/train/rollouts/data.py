@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
-UNMEASURED, UNFIT, TOO_LONG = "unmeasured", "unfit", "too_long"
+UNMEASURED, UNFIT, TOO_LONG, NO_REFERENCE = "unmeasured", "unfit", "too_long", "no_reference"
 _OF_CACHE = ("prompt", *PROBLEM_COLUMNS, "cache", "stratum", "right", "width", "success")
 _ROUNDING = 1e-9
 _FEWEST_JUDGED = 2  # the same minimum as for a cache
@@ -165,7 +165,7 @@ def _rows(
 ) -> list[_Row]:
     """Return the prompts of the sets or of the run, none left out yet but for unfit problems."""
     if settings.run:
-        return _problems(settings.run, sets, left_out)
+        return _problems(settings.run, sets, left_out, config.is_rewarded)
     assert sets, "a deliberator learns from sets"
     # Without rewards, caches whose deliberations are all right or all wrong teach too.
     labels = (UNMEASURED,) if config.is_rewarded else (UNMEASURED, NEVER, ALWAYS)
@@ -173,7 +173,9 @@ def _rows(
     return [*read_rows(sets.folder, "rl", "train"), *others]
 
 
-def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -> list[_Row]:
+def _problems(
+    run: RunConfig, sets: SetsFolder | None, left_out: Counter[str], is_rewarded: bool
+) -> list[_Row]:
     """Return the problems of the sets, or else of the run, with a thinker's prompts."""
     problems: Iterable[Problem | ProblemRow]
     if sets:
@@ -182,6 +184,10 @@ def _problems(run: RunConfig, sets: SetsFolder | None, left_out: Counter[str]) -
             for row in read_rows(sets.folder, "problems")
             if row["label"] == USED and row["split"] == "train"
         )
+        if is_rewarded:
+            problems = [*problems]
+            left_out += Counter({NO_REFERENCE: sum(each.is_served for each in problems)})
+            problems = [each for each in problems if not each.is_served]
     else:
         loaded = load_fit(run.problems, run.verify)
         left_out += Counter({UNFIT: len(loaded.unfit)})

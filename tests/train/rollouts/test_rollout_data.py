@@ -358,6 +358,14 @@ def test_problems_without_attempts_are_asked_and_counted(tmp_path):
     assert (prompts.train["success"], prompts.left_out) == ([None], {})
 
 
+def test_requests_to_a_service_earn_no_reward_and_are_counted(tmp_path):
+    sets = answered(tmp_path / "sets", (RIGHT, WRONG), (RIGHT, WRONG))
+    served = {"source": "serve:heavy:p", "verifier": "", "reference": ""}
+    rewrite(sets, "problems", lambda row: [row | served if row["id"] == "p0" else row])
+    prompts = found(sets, tmp_path, mode="thinker")
+    assert (prompts.train["problem"], prompts.left_out) == (["p1"], {"no_reference": 1})
+
+
 def test_problems_of_which_none_can_teach_are_refused_with_what_to_do(tmp_path):
     sets = answered(tmp_path / "sets", (RIGHT, RIGHT), (RIGHT, RIGHT), (WRONG, WRONG))
     message = refused(sets, tmp_path, mode="thinker")
