@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -127,7 +127,7 @@ class RequestRecord:
         path = self._traces / f"served-{self._number:08d}.parquet"
         try:
             rows = [*self._rows, self._scrubbed(row())]
-            self._write(rows, path)
+            write_traces(rows, self._traces, name=path.name)
             self._files[rows[-1].problem.id] = path
             self._rows = rows
             most = min(_BYTES, self._most_bytes // _FEWEST_FILES)
@@ -149,16 +149,13 @@ class RequestRecord:
         (place,) = (n for n, row in enumerate(rows) if row.problem.id == feedback.id)
         rows[place] = with_feedback(rows[place], feedback, self._rounds)
         try:
-            self._write(rows, path)
+            write_traces(rows, self._traces, name=path.name)
         except RunError as error:
             raise ApiError(503, f"The verdict cannot be written: {error.what}.") from error
         if self._rows and self._rows[0].problem.id == rows[0].problem.id:
             self._rows = rows
         samples = (*rows[place].pool, *rows[place].deliberations)
         return sum(is_by_user(each.verdict.verifier) for each in samples if each.verdict)
-
-    def _write(self, rows: Sequence[Trace], path: Path) -> None:
-        write_traces(rows, path.parent, name=path.name)
 
     def _delete_oldest(self) -> None:
         paths = sorted(self._traces.glob("*.parquet"))

@@ -1,7 +1,7 @@
 """The Responses API: its requests as chat completions, and answers in its form.
 
-Progress and thinking are the summary of a reasoning item, and the answer is a message. Nothing is
-stored, so a request brings the whole conversation.
+Progress and thinking are the summary of a reasoning item, and the answer is a message. Earlier
+responses are not kept, so a request brings its whole conversation.
 
 Not covered: several choices, and items other than messages; they are refused by name.
 """
