@@ -3,10 +3,10 @@
     config.yaml                      the configuration of the models, as in a run
     traces/served-00000000.parquet   the rows, in the order of the answers
 
-A row is in its file before the answer ends. For each row the newest file is written anew, under
-another name first, so that after a kill at any time all files are whole. A file is full at some
-rows or bytes; beyond ``serve.max_out_bytes`` the oldest ones are deleted. Keys in texts are
-replaced by their names (see ``hub.secrets``).
+A row is in its file before the answer ends. For each row, or several that wait, the newest file is
+written anew, under another name first, so that after a kill at any time all files are whole. A file
+is full at some rows or bytes; beyond ``serve.max_out_bytes`` the oldest ones are deleted. Keys in
+texts are replaced by their names (see ``hub.secrets``).
 
 As long as the service runs, it claims the folder as a run in progress does, so a build waits.
 """
@@ -18,9 +18,10 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from heavydistill.config.files import new_file
@@ -68,6 +69,7 @@ class RequestRecord:
         self._files: dict[str, Path] = {}  # maps the id of an answer to the file of its row
         self._rows: list[Trace] = []  # rows of the newest file
         self._number = 0  # of the newest file
+        self._waiting = SimpleQueue[tuple[Callable[[], Trace], Future[bool]]]()
         require_writable(folder)
         with contextlib.ExitStack() as held:
             held.enter_context(Workplace(folder).claimed())
@@ -78,7 +80,10 @@ class RequestRecord:
 
     async def add(self, row: Callable[[], Trace]) -> bool:
         """Write a row, which is made in the thread; whether that worked. The log says why not."""
-        return await asyncio.wrap_future(self._thread.submit(self._add, row))
+        done: Future[bool] = Future()
+        self._waiting.put((row, done))
+        self._thread.submit(self._write_waiting)
+        return await asyncio.wrap_future(done)
 
     async def decide(self, feedback: Feedback) -> int:
         """Set the verdict of a user; returns the number of responses that have one now.
@@ -123,20 +128,28 @@ class RequestRecord:
         numbers = (_NAME.fullmatch(path.name) for path in paths)
         self._number = max((int(number[1]) + 1 for number in numbers if number), default=0)
 
-    def _add(self, row: Callable[[], Trace]) -> bool:
+    def _write_waiting(self) -> None:
+        """Write all rows that wait, at once; those of clients that went are left out."""
+        waiting = [self._waiting.get() for _ in range(self._waiting.qsize())]
+        held = [(row, done) for row, done in waiting if done.set_running_or_notify_cancel()]
+        is_written = self._add([row for row, _ in held]) if held else False
+        for _, done in held:
+            done.set_result(is_written)
+
+    def _add(self, new: list[Callable[[], Trace]]) -> bool:
         path = self._traces / f"served-{self._number:08d}.parquet"
         try:
-            rows = [*self._rows, self._scrubbed(row())]
+            rows = [*self._rows, *(self._scrubbed(row()) for row in new)]
             write_traces(rows, self._traces, name=path.name)
-            self._files[rows[-1].problem.id] = path
+            self._files |= {row.problem.id: path for row in rows}
             self._rows = rows
             most = min(_BYTES, self._most_bytes // _FEWEST_FILES)
-            if len(rows) == _ROWS or path.stat().st_size >= most:
+            if len(rows) >= _ROWS or path.stat().st_size >= most:
                 self._rows, self._number = [], self._number + 1
                 self._delete_oldest()
         except Exception as error:  # the answer is worth more than its row
             why = error if isinstance(error, RunError) else type(error).__name__
-            _log.error("An answered request is not recorded: %s", why)
+            _log.error("%d answered request(s) are not recorded: %s", len(new), why)
             return False
         return True
 
