@@ -182,12 +182,24 @@ class Student:
         return self.chat.prompt_tokens(conversation(text, history))
 
 
-def lost_student(name: str, error: TeacherError) -> ConfigError:
-    """Return the error for sets whose student is not found under the name in their manifest."""
-    return ConfigError(
-        f"The student of the sets, {name}, cannot be used: {error.what}",
-        "Give its folder or Hub id with --student.",
-    )
+def student_of_sets(template: Path, recorded: str, given: str | None) -> Student:
+    """Return the student of sets: ``given``, or else the one of this name in their manifest.
+
+    ``template`` is the place of the sets' chat template, which they may lack.
+
+    Raises:
+        ConfigError: The student that the manifest names cannot be found.
+        TeacherError: The given student cannot be found.
+    """
+    try:
+        return Student(given or recorded, template if template.is_file() else None)
+    except TeacherError as error:
+        if given:
+            raise
+        raise ConfigError(
+            f"The student of the sets, {recorded}, cannot be used: {error.what}",
+            "Give its folder or Hub id with --student.",
+        ) from error
 
 
 def generation_settings(name: str) -> dict[str, object]:

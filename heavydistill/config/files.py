@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -40,6 +41,12 @@ def text_in(path: Path, most_bytes: int = _MOST_BYTES) -> str:
         what = f"larger than {most_bytes >> 20} MiB, the limit for such a file"
         raise OSError(errno.EFBIG, what, str(path))
     return data.decode("utf-8")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file in hexadecimal. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def json_of(text: str | bytes) -> Any:

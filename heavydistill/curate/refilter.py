@@ -22,15 +22,10 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from heavydistill.chat.student import Student, lost_student
+from heavydistill.chat.student import Student, student_of_sets
 from heavydistill.chat.template import Chat, own_template
 from heavydistill.config.sets import Redeliberate, RefilterConfig
-from heavydistill.curate.candidates import (
-    ALWAYS_RIGHT,
-    NEVER_RIGHT,
-    UNMEASURED,
-    success_of,
-)
+from heavydistill.curate.candidates import ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED, success_of
 from heavydistill.curate.redeliberation import (
     DeliberationTally,
     RequestEstimate,
@@ -39,7 +34,7 @@ from heavydistill.curate.redeliberation import (
     volume_of,
 )
 from heavydistill.curate.set_writer import SetFiles, quantiles, rl_row
-from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.registry import profile_at, profile_file, revision_of
@@ -108,15 +103,8 @@ def check(config: RefilterConfig, contact: ServerProbe | None = None) -> Refilte
     if contact and config.endpoint.is_served:
         endpoint = located(config.endpoint)
         contact.context(profile_at(config.checkpoint, endpoint).model, endpoint)
-    file = sets / CHAT_TEMPLATE
-    template = file if file.is_file() else None
-    name = config.student or manifest.student.name
-    try:
-        student = Student(name, template)
-    except TeacherError as error:
-        if config.student:
-            raise
-        raise lost_student(name, error) from error
+    template = sets / CHAT_TEMPLATE
+    student = student_of_sets(template, manifest.student.name, config.student)
     run = _resolved(config, manifest, student, contact)
     problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
     volume = volume_of(run, _pairs(sets, problems), section="")
@@ -132,12 +120,13 @@ def check(config: RefilterConfig, contact: ServerProbe | None = None) -> Refilte
         for lacking in registry.unavailable(kinds, config.verify)
     ]
     model = run.deliberator.profile
-    if model.kind == "endpoint" and template:
+    if model.kind == "endpoint" and template.is_file():
         warnings.append(
             f"The server of {model.name} must use the chat template of the sets, {template}."
         )
     elif model.kind == "local" and not _renders_alike(model.model, student):
-        fix = f"Copy {template} into its folder" if template else "Use one of that student"
+        copied = f"Copy {template} into its folder"
+        fix = copied if template.is_file() else "Use one of that student"
         warnings.append(
             f"{model.name} has another chat template than the sets, which are made for "
             f"{student.name}, so its prompts differ from those of its training.\n{fix}."

@@ -111,7 +111,7 @@ def asked_differently(before: Side, after: Side) -> list[ConfigDifference]:
     if not (before.config and after.config):
         made = ["generated" if side.config else "imported" for side in (before, after)]
         return [ConfigDifference("configuration", *made)] if made[0] != made[1] else []
-    then, now = dict(_leaves(before.config)), dict(_leaves(after.config))
+    then, now = dict(leaves(before.config)), dict(leaves(after.config))
     one_took_pools = bool(then.get(_POOLS)) != bool(now.get(_POOLS))
     passed_over = _NOT_OF_POOLS if one_took_pools else ()
     return [
@@ -121,11 +121,11 @@ def asked_differently(before: Side, after: Side) -> list[ConfigDifference]:
     ]
 
 
-def _leaves(tree: dict[str, Any], at: str = "") -> Iterator[tuple[str, object]]:
+def leaves(tree: dict[str, Any], at: str = "") -> Iterator[tuple[str, object]]:
     """Yield (dotted key, value) of each value that is not a mapping."""
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{at}{key}.")
+            yield from leaves(value, f"{at}{key}.")
         else:
             yield f"{at}{key}", value
 

@@ -15,6 +15,7 @@ import os
 import re
 from pathlib import Path
 
+from heavydistill.config.files import sha256_of
 from heavydistill.errors import TeacherError, did_you_mean
 
 _TIMEOUT_S = 10.0
@@ -58,9 +59,7 @@ def folder_digest(folder: Path) -> str:
     digest = hashlib.sha256()
     files = (path for path in folder.iterdir() if path.suffix in _CHECKPOINT_SUFFIXES)
     for path in sorted(filter(Path.is_file, files)):
-        with path.open("rb") as opened:
-            of_file = hashlib.file_digest(opened, "sha256").hexdigest()
-        digest.update(f"{path.name} {of_file}\n".encode())
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
     return digest.hexdigest()[:16]
 
 

@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.chat.guard import Inspection
-from heavydistill.chat.student import Student, lost_student
-from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.chat.student import Student, student_of_sets
+from heavydistill.errors import ConfigError
 from heavydistill.report.terminal import folded, plain
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.folder import Manifest, read_manifest
+from heavydistill.store.sets.folder import read_manifest
 
 _LEARNT, _NOT_LEARNT, _STOP = "green", "dim", "bold reverse green"
 _LONG = 60  # characters from which a field is printed on separate lines
@@ -75,7 +75,8 @@ def print_tokens(
             f"Give --set with one of {', '.join(folders.TRAINED)}.",
         )
     manifest = read_manifest(folder)
-    student = _student(folder, manifest, student_name)
+    template = folder / folders.CHAT_TEMPLATE
+    student = student_of_sets(template, manifest.student.name, student_name)
     row = _first_row(folder, name, problem, console)
     if student.template_sha256 != manifest.student.template_sha256:
         console.print(
@@ -109,18 +110,6 @@ def print_tokens(
         console.print(plain(f"guard: {fault.code}: {fault.detail}", style="red"))
     if learnt and not faults:
         console.print(Text("guard: the whole completion is learnt, and nothing else"))
-
-
-def _student(folder: Path, manifest: Manifest, name: str | None) -> Student:
-    """The student of sets, or the one with this name; raises as ``print_tokens``."""
-    template = folder / folders.CHAT_TEMPLATE
-    mended = template if template.is_file() else None
-    try:
-        return Student(name or manifest.student.name, mended)
-    except TeacherError as error:
-        if name:
-            raise
-        raise lost_student(manifest.student.name, error) from error
 
 
 def _print_texts(

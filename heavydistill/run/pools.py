@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from heavydistill.config.files import sha256_of
 from heavydistill.config.run import Attempts, RunConfig
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError, ImpossibleControlError, ProblemsError
@@ -166,8 +167,7 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     """
     whole = hashlib.sha256()
     for path in trace_files(Path(config.pools or "")):
-        with path.open("rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
+        whole.update(bytes.fromhex(sha256_of(path)))
     digest = whole.hexdigest()
     if config.pools_sha256 not in (None, digest):
         raise ConfigError(

@@ -20,7 +20,7 @@ import heavydistill
 from heavydistill.config.files import json_of, text_in
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.metrics.comparison import Model
+from heavydistill.metrics.comparison import Model, leaves
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.models.registry import revision_of
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun
@@ -46,9 +46,7 @@ _MAY_CHANGE = {
     "seed",
     "verify.timeout_s",
 }
-
 _IDENTITIES = "endpoint.identities."
-
 _log = logging.getLogger(__name__)
 
 
@@ -176,7 +174,7 @@ def earlier(config: RunConfig, folder: Path) -> ExistingRun | None:
     """Compare the run in a folder with a new configuration; None if there is no readable run."""
     try:
         saved = load_config(folder / "config.yaml")
-        was, now = _flat(saved.identity_fields), _flat(config.identity_fields)
+        was, now = dict(leaves(saved.identity_fields)), dict(leaves(config.identity_fields))
         for name in saved.endpoint.identities.keys() & config.endpoint.identities.keys():
             was[_IDENTITIES + name] = saved.endpoint.identities[name] or "1"
             now[_IDENTITIES + name] = config.endpoint.identities[name] or "1"
@@ -194,14 +192,6 @@ def earlier(config: RunConfig, folder: Path) -> ExistingRun | None:
     return ExistingRun(lacks, {key: pair for key, pair in pairs.items() if pair[0] != pair[1]})
 
 
-def _flat(tree: dict[str, Any], at: str = "") -> dict[str, object]:
-    """Flatten a mapping to dotted keys."""
-    flat: dict[str, object] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
-    return flat
-
-
 def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Place]:
     """Return the earlier folder's rows for problems that have no new row."""
     carried, changed = [], 0
@@ -213,12 +203,8 @@ def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Pla
         else:
             changed += 1
     if changed:
-        _log.warning(
-            "%d row(s) of %s are left out, because their problems are no longer in the run or have "
-            "changed",
-            changed,
-            old,
-        )
+        why = "because their problems are no longer in the run or have changed"
+        _log.warning("%d row(s) of %s are left out, %s", changed, old, why)
     return carried
 
 

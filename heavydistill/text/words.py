@@ -43,6 +43,12 @@ def runs_of(words: Sequence[str], length: int) -> Iterator[Run]:
     return zip(*(islice(words, start, None) for start in range(length)), strict=False)
 
 
+def parts_at(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return the first place at which two texts or lists differ, else the length of the shorter."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, both in pairs if both[0] != both[1]), min(len(one), len(other)))
+
+
 def tokens_of(text: str) -> list[str]:
     """Return the words, numbers (without commas) and signs of a problem, in order."""
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from heavydistill.config.files import sha256_of
 from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
 from heavydistill.models.hub_files import obstacle, similar_folder
@@ -46,15 +46,11 @@ class SetSource(Section):
 class SetsFolder:
     """A folder of sets and its manifest; the rows are not read yet."""
 
-    folder: Path
-    """Local folder."""
-    name: str
-    """Name of the folder, or id on the Hub."""
-    revision: str
-    """Commit on the Hub; empty for a local folder."""
+    folder: Path  # Local folder
+    name: str  # Name of the folder, or id on the Hub
+    revision: str  # Commit on the Hub; empty for a local folder
     manifest: Manifest
-    template: str
-    """The chat template in the folder; empty if there is none."""
+    template: str  # The chat template in the folder; empty if there is none
 
     def file(self, role: str, split: str) -> Path | None:
         """Return the SFT file of a role and a split; None if there is none."""
@@ -120,17 +116,12 @@ def _check_files(folder: Path, names: Sequence[str], manifest: Manifest) -> None
     files = [file_of(folder, name, split) for name in names for split in SPLITS]
     for path in (*files, folder / CHAT_TEMPLATE):
         built = manifest.files.get(path.relative_to(folder).as_posix())
-        if built != (_digest(path) if path.is_file() else None):
+        if built != (sha256_of(path) if path.is_file() else None):
             raise ConfigError(
                 f"{path} differs from {MANIFEST}: it was changed, added or removed after the build",
                 "Build the sets again. Sets of the Hub are downloaded again when the Hub can be "
                 "reached.",
             )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_folder_or_id(path: str) -> None:

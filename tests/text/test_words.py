@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.text.words import masked, most_different, tokens_of
+from heavydistill.text.words import masked, most_different, parts_at, tokens_of
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,11 @@ def test_numbers_in_a_row_are_one_mask_and_signs_are_gone():
 SUM = "First we add the two numbers and then we divide the sum by three to get the answer"
 ROOTS = "Let the roots of the polynomial be p and q so that Vieta tells us what their product is"
 CHINESE = "设这个三角形的三条边分别为三、四、五，由勾股定理可知它是直角三角形。"
+
+
+def test_texts_part_where_they_first_differ_or_the_shorter_ends():
+    assert parts_at("abcd", "abxd") == 2
+    assert parts_at([1, 2], [1, 2, 3]) == parts_at([1, 2, 3], [1, 2]) == 2
 
 
 def order(texts, seed=0):

@@ -31,7 +31,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,6 +52,7 @@ from heavydistill.store.traces import read_files, writing
 from heavydistill.text.checked_claims import attempts_by_cache, checked_claims
 from heavydistill.text.extraction import WITH_MARKER, marker_of, reference_answer
 from heavydistill.text.mentions import named
+from heavydistill.text.words import parts_at
 
 SCRIPTS = ("dom", "data", "maths", "text", "search", "list", "response", "trace", "app")
 """Names of the files in ``web`` that form the page's script, in order."""
@@ -158,6 +158,7 @@ def _write(
 ) -> None:
     katex = f"/*! KaTeX\n{shipped('katex', 'LICENSE')}*/\n{shipped('katex', 'katex.min.js')}"
     scripts, style = [katex, script()], shipped("web", "page.css")
+    after = f" / {SIDES[-1]}"
     page = (
         environment()
         .get_template("page.html")
@@ -167,7 +168,8 @@ def _write(
             style=Markup(style),
             patterns=pattern_definitions(),
             runs=sources,
-            first=_first(sources),
+            # Of an evaluation, the run after.
+            first=next((n for n, run in enumerate(sources) if run.name.endswith(after)), 0),
             together=together,
             sections=sections,
             indices=indices,
@@ -177,12 +179,6 @@ def _write(
     file.write(page.encode())
     shutil.copyfileobj(chunks, file)  # the traces may be larger than the memory
     file.write(b"</body>\n</html>\n")
-
-
-def _first(sources: Sequence[ReportedRun]) -> int:
-    """Return the number of the run that is shown first: of an evaluation, the run after."""
-    after = (n for n, run in enumerate(sources) if run.name.endswith(f" / {SIDES[-1]}"))
-    return next(after, 0)
 
 
 def _policy(scripts: Sequence[str], style: str) -> str:
@@ -248,9 +244,8 @@ def differing(texts: Sequence[str]) -> list[str]:
     cuts = [0] * len(texts)
     for first in range(len(texts) - alike + 1):
         group = order[first : first + alike]
-        pairs = zip(texts[group[0]], texts[group[-1]], strict=False)
-        common = "".join(one for one, other in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        if (cut := common.rfind(" ") + 1) >= _LEAST_CUT:
+        one, other = texts[group[0]], texts[group[-1]]
+        if (cut := one.rfind(" ", 0, parts_at(one, other)) + 1) >= _LEAST_CUT:
             for place in group:
                 cuts[place] = max(cuts[place], cut)
     return [

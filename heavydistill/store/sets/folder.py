@@ -9,13 +9,13 @@ Row groups are small, so that a single row can be read quickly. Equal rows give 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from heavydistill.config.files import sha256_of
 from heavydistill.config.versioned import read_versioned, write_versioned
 from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
@@ -54,11 +54,7 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 def hashes(folder: Path) -> dict[str, str]:
     """SHA-256 of each file in ``files_of``, by relative path."""
-    digests = {}
-    for name, path in files_of(folder).items():
-        with path.open("rb") as file:
-            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
+    return {name: sha256_of(path) for name, path in files_of(folder).items()}
 
 
 def read_rows(

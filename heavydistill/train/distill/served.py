@@ -28,6 +28,7 @@ from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Response
 from heavydistill.models.resolve import located
 from heavydistill.store.training_record import BaseModelUsed, Launch
+from heavydistill.text.words import parts_at
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.distill.options import DistillOptions
 from heavydistill.train.launch import is_main
@@ -155,8 +156,5 @@ def _parting(mine: list[int], found: TokenScores | Response) -> str:
     theirs = [token for token, _ in found.tokens]
     if theirs in (mine[1:], mine):
         return ""
-    at = next(
-        (at for at, both in enumerate(zip(mine[1:], theirs, strict=False)) if both[0] != both[1]),
-        -1,
-    )
+    at = parts_at(mine[1:], theirs)
     return f"from the ids of the same text, {mine[1:][at : at + 3]} and {theirs[at : at + 3]}"

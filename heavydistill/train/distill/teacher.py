@@ -19,12 +19,12 @@ Not covered: a teacher of another tokenizer; whether it is any better.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.chat.template import Messages
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import Launch
+from heavydistill.text.words import parts_at
 from heavydistill.train.base_model import BaseCheckpoint, load_checkpoint
 from heavydistill.train.distill.options import DistillOptions
 from heavydistill.train.distill.served import ServedTeacher, find_served
@@ -98,7 +98,7 @@ def _check_prompts(base: BaseCheckpoint, teacher: BaseCheckpoint, prompts: Promp
     for number, prompt in enumerate(prompts.train["prompt"]):
         mine, theirs = base.chat.render(prompt, opens=True), _rendered(teacher, prompt)
         if mine != theirs:
-            at = next(_parting(mine, theirs))
+            at = parts_at(mine, theirs)
             raise ConfigError(
                 f"The chat templates of {base.name} and of the teacher {teacher.name} write the "
                 f"prompts of the training differently: {mine[at : at + 40]!r} and "
@@ -119,12 +119,6 @@ def _rendered(teacher: BaseCheckpoint, prompt: Messages) -> str:
         return teacher.chat.render(prompt, opens=True)
     except ValueError as error:
         return f"[{error}]"
-
-
-def _parting(one: str, other: str) -> Iterator[int]:
-    """Yield the first place at which two different texts differ."""
-    yield from (at for at, both in enumerate(zip(one, other, strict=False)) if both[0] != both[1])
-    yield min(len(one), len(other))
 
 
 def load_teacher(
