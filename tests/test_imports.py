@@ -24,7 +24,6 @@ EXTENDING = {
         "train.distill.served_trainer",
         "train.distill.train",
         "train.distill.trainer",
-        "train.grpo.config",
         "train.rollouts.data",
         "train.grpo.joint",
         "train.grpo.passk",

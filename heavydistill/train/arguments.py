@@ -63,24 +63,16 @@ _NOT_RECORDED = re.compile(
     r"vllm_server_.*|vllm_group_port|report_to|disable_tqdm|do_eval|pad_to_multiple_of|"
     r"dataloader_pin_memory"
 )
-
-
 # What other trainers call an argument.
 _OTHER_NAMES = {
     **{"lr": "learning_rate", "epochs": "num_train_epochs", "steps": "max_steps"},
     **dict.fromkeys(("batch_size", "train_batch_size"), "per_device_train_batch_size"),
     **dict.fromkeys(("model", "base", "student"), "model_name_or_path"),
     **dict.fromkeys(("data", "sets"), "dataset_name"),
-    "teacher": "teacher_model_name_or_path",
-    **{
-        "out": "output_dir",
-        "lora_rank": "lora_r",
-        "rank": "lora_r",
-        "max_seq_length": "max_length",
-    },
+    **dict.fromkeys(("lora_rank", "rank"), "lora_r"),
+    **{"teacher": "teacher_model_name_or_path", "out": "output_dir"},
+    "max_seq_length": "max_length",
 }
-
-
 _Value = TypeVar("_Value")
 
 
@@ -94,10 +86,8 @@ def option(default: _Value, text: str, *choices: str) -> _Value:
 class TrainingOptions(_TrlConfig):
     """Our options that every training has; combined with TRL's configuration by inheritance."""
 
-    script: ClassVar[str]
-    """Name of the command, and of its file in ``scripts``."""
-    trl_config: ClassVar[str]
-    """Name of TRL's configuration class."""
+    script: ClassVar[str]  # Name of the command, and of its file in ``scripts``
+    trl_config: ClassVar[str]  # Name of TRL's configuration class
     model_options: ClassVar[type | None] = None
     """Class that changes defaults of TRL's ``ModelConfig``; None for no changes."""
     refused: ClassVar[Refused]
@@ -122,17 +112,15 @@ class TrainingOptions(_TrlConfig):
     @classmethod
     def check_given(cls, values: Mapping[str, object]) -> None:
         """Raise an error if no model is named. Called before TRL is imported."""
-        if not values.get("model_name_or_path"):
-            if config := values.get("config"):
-                raise ConfigError(
-                    f"{config} names no model",
-                    "Add --model_name_or_path: a folder, an id on the Hub, or a profile's name.",
-                )
-            raise ConfigError(
-                "No model to train is given",
-                "Give --config FILE or the name of a shipped one, or --model_name_or_path: a "
-                "folder, an id on the Hub, or a profile's name.",
-            )
+        if values.get("model_name_or_path"):
+            return
+        fix = "--model_name_or_path: a folder, an id on the Hub, or a profile's name."
+        if config := values.get("config"):
+            raise ConfigError(f"{config} names no model", f"Add {fix}")
+        raise ConfigError(
+            "No model to train is given",
+            f"Give --config FILE or the name of a shipped one, or {fix}",
+        )
 
 
 C = TypeVar("C", bound=TrainingOptions, covariant=True)

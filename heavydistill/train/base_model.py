@@ -40,20 +40,14 @@ _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 class BaseCheckpoint:
     """A base model before its weights are loaded. Its tokenizer uses the template of ``chat``."""
 
-    name: str
-    """Name of the model's folder, id on the Hub, or name of a profile."""
-    path: str
-    """Folder or Hub id from which transformers loads the model."""
-    revision: str
-    """Commit on the Hub, or a digest of the files."""
+    name: str  # Name of the model's folder, id on the Hub, or name of a profile
+    path: str  # Folder or Hub id from which transformers loads the model
+    revision: str  # Commit on the Hub, or a digest of the files
     tokenizer: Tokenizer
     chat: Chat
-    context: int
-    """Maximum number of tokens of prompt and response together."""
-    vocabulary: int
-    """Rows of the output layer, which may be more than the tokenizer has tokens."""
-    is_quantized: bool
-    """Whether the checkpoint itself is quantized."""
+    context: int  # Maximum number of tokens of prompt and response together
+    vocabulary: int  # Rows of the output layer, which may be more than the tokenizer has tokens
+    is_quantized: bool  # Whether the checkpoint itself is quantized
     tower: TextTower | None
     """The part to train of a vision-language model; None if the whole model is text."""
     training: TrainingRecord | None

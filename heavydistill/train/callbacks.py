@@ -238,8 +238,8 @@ class WatchGuards(TrainerCallback):
     def on_evaluate(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Write the plots into the output folder."""
         if state.is_world_process_zero and self._draws:
-            folder, window = Path(args.output_dir), self._guards.guard_window
-            draw(state.log_history, folder, self.alarms, window)
+            window = self._guards.guard_window
+            draw(state.log_history, Path(args.output_dir), self.alarms, window)
 
     def on_train_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Record the checkpoint that the Trainer has rolled back to, and write the plots."""

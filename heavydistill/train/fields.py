@@ -31,13 +31,10 @@ class Argument:
     """A field of a configuration: a key of the YAML file and a flag of the command line."""
 
     name: str
-    annotation: str
-    """Type of the field, as written in the source."""
+    annotation: str  # Type of the field, as written in the source
     help: str = ""
-    default: Any = None
-    """Default of the field; None if the source has no literal value."""
-    choices: tuple[Any, ...] = ()
-    """Accepted values; empty if there is no fixed list."""
+    default: Any = None  # Default of the field; None if the source has no literal value
+    choices: tuple[Any, ...] = ()  # Accepted values; empty if there is no fixed list
     nargs: str | None = None
     """Number of values of the flag, in argparse's notation; None for one value."""
 

@@ -88,7 +88,8 @@ def export_gguf(model: Path, out: Path, quant: str = "bf16") -> GgufFile:
         writer = gguf.GGUFWriter(path, kind)
         _add_sizes(writer, config, model.resolve().name)
         _add_tokenizer(writer, model, tokenizer, config.vocab_size, splitter)
-        writer.add_file_type(gguf.LlamaFileType[_file_type(quant)])
+        file_type = "ALL_F32" if quant == "f32" else f"MOSTLY_{quant.upper()}"
+        writer.add_file_type(gguf.LlamaFileType[file_type])
         unquantized = _add_weights(writer, model, config, kind, quant)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -147,10 +148,6 @@ def _for_ollama(tokenizer: PreTrainedTokenizerBase) -> str:
             system = head.removeprefix(opened).removesuffix(closed)
     lines = [f'SYSTEM """{system}"""'] if system else []
     return "\n".join([*lines, 'PARAMETER stop "<|im_end|>"', f'TEMPLATE """{_CHATML}"""', ""])
-
-
-def _file_type(quant: str) -> str:
-    return "ALL_F32" if quant == "f32" else f"MOSTLY_{quant.upper()}"
 
 
 def _check(model: Path, quant: str) -> None:
@@ -256,9 +253,8 @@ def _add_sizes(writer: gguf.GGUFWriter, config: PretrainedConfig, name: str) -> 
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(heads)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(width)
-    writer.add_value_length(width)
-    writer.add_rope_dimension_count(width)
+    for add in (writer.add_key_length, writer.add_value_length, writer.add_rope_dimension_count):
+        add(width)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(config.vocab_size)
@@ -297,19 +293,15 @@ def _add_tokenizer(
 
 def _add_ends(writer: gguf.GGUFWriter, model: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     """Add the tokens that begin, end and fill a text."""
-    ends = _ends(model, tokenizer)
-    writer.add_eos_token_id(ends[0])
     # llama.cpp ends at each; the second is often the base's own end of text.
-    for index, add in zip(
-        ends[1:], (writer.add_eot_token_id, writer.add_eom_token_id), strict=False
-    ):
+    adding = (writer.add_eos_token_id, writer.add_eot_token_id, writer.add_eom_token_id)
+    for index, add in zip(_ends(model, tokenizer), adding, strict=False):
         add(index)
     if tokenizer.pad_token_id is not None:
         writer.add_pad_token_id(tokenizer.pad_token_id)
     if tokenizer.bos_token_id is not None:
         writer.add_bos_token_id(tokenizer.bos_token_id)
-    adds_bos = tokenizer("a").input_ids[:1] == [tokenizer.bos_token_id]
-    writer.add_add_bos_token(adds_bos)
+    writer.add_add_bos_token(tokenizer("a").input_ids[:1] == [tokenizer.bos_token_id])
 
 
 def _ends(model: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -349,14 +341,15 @@ def _add_weights(
         if kind == _PERMUTED and (".q_proj." in name or ".k_proj." in name):
             is_query = ".q_proj." in name
             heads = config.num_attention_heads if is_query else config.num_key_value_heads
-            weight = _permuted(weight, heads)
+            # The rows of each head, halves interleaved as llama.cpp turns them.
+            rows = weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:])
+            weight = rows.transpose(1, 2).reshape(weight.shape)
         type_ = wanted if weight.ndim > 1 else gguf.GGMLQuantizationType.F32
-        data = weight.numpy()
         try:
-            data = gguf.quants.quantize(data, type_)
+            data = gguf.quants.quantize(weight.numpy(), type_)
         except gguf.QuantError:
             type_ = gguf.GGMLQuantizationType.F16
-            data = gguf.quants.quantize(data, type_)
+            data = gguf.quants.quantize(weight.numpy(), type_)
             unquantized += 1
         writer.add_tensor(own, data, raw_dtype=type_)
     return unquantized
@@ -370,9 +363,3 @@ def _weights(model: Path) -> Iterator[tuple[str, torch.Tensor]]:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118, no mapping
                 yield name, file.get_tensor(name).float()
-
-
-def _permuted(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """The rows of each head, halves interleaved as llama.cpp turns them."""
-    rows = weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:])
-    return rows.transpose(1, 2).reshape(weight.shape)

@@ -91,10 +91,8 @@ class HeldOut:
     (the id), ``vote`` (value of the vote of the attempts) and ``shown`` (the answer texts of the
     attempts that the cache shows whole). Rows of ``garbled`` are for the
     deliberator too, with the id of the cache that was garbled."""
-    drawn: int
-    """Number of caches that were made by the build instead of a run."""
-    too_long: int
-    """Number of rows left out because they are too long."""
+    drawn: int  # Number of caches that were made by the build instead of a run
+    too_long: int  # Number of rows left out because they are too long
 
     def __str__(self) -> str:
         drawn = f" ({self.drawn:,} drawn by the build)" if self.drawn else ""
@@ -287,8 +285,7 @@ class HeldOutEvaluation(RolesMixin, _TrlTrainer):
     by role.
     """
 
-    num_generations_eval = 1
-    """Number of responses to a row."""
+    num_generations_eval = 1  # Number of responses to a row
 
     def __init__(
         self,

@@ -153,12 +153,7 @@ def trainer_options(plan: TrainingPlan) -> dict[str, object]:
     from transformers.utils.logging import disable_progress_bar
     from trl import get_peft_config, get_quantization_config
 
-    from heavydistill.train.callbacks import (
-        CheckpointMarkerCallback,
-        LogLines,
-        ResumeArgsCallback,
-        columns_of,
-    )
+    from heavydistill.train import callbacks
 
     config, model, base = plan.arguments.config, plan.arguments.model, plan.base
     config.model_init_kwargs = {
@@ -181,12 +176,11 @@ def trainer_options(plan: TrainingPlan) -> dict[str, object]:
     if peft_config and base.tower:
         peft_config.exclude_modules = base.tower.others
     measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
-    columns = columns_of(plan.record, bool(getattr(config, "beta", 0)))
-    lines = LogLines(columns, plan.arguments.is_shown)
-    callbacks = [
-        ResumeArgsCallback(measure),
-        CheckpointMarkerCallback(config.save_total_limit),
-        lines,
+    columns = callbacks.columns_of(plan.record, bool(getattr(config, "beta", 0)))
+    watching = [
+        callbacks.ResumeArgsCallback(measure),
+        callbacks.CheckpointMarkerCallback(config.save_total_limit),
+        callbacks.LogLines(columns, plan.arguments.is_shown),
     ]
     config.save_total_limit = None  # ``CheckpointMarkerCallback`` applies the limit
     return {
@@ -195,7 +189,7 @@ def trainer_options(plan: TrainingPlan) -> dict[str, object]:
         "processing_class": base.tokenizer,
         "quantization_config": get_quantization_config(model),
         "peft_config": peft_config,
-        "callbacks": callbacks,
+        "callbacks": watching,
     }
 
 
@@ -327,11 +321,10 @@ def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[st
     if config.max_steps > 0:
         steps = config.max_steps
     processes = f"{launch.processes} process{'es' * (launch.processes > 1)}"
-    where = f"{processes}, {launch.engine}, {launch.device}, attention: {launch.attention}"
     lines = [
         ("steps", f"{steps:,} of {of_step:,} {unit}, {steps / of_epoch:.2g} epochs"),
         ("model", f"{record.base.name}, {record.method}"),
-        ("launch", where),
+        ("launch", f"{processes}, {launch.engine}, {launch.device}, attention: {launch.attention}"),
     ]
     wants_flash = plan.arguments.model.attn_implementation == AUTO
     has_mask = sharing() == 1  # without one, sdpa is FlashAttention

@@ -42,15 +42,11 @@ _PROBLEM = "A train covers 180 km in 2.5 hours. What is its mean speed in km/h?"
 class MergeResult:
     """The result of a merge."""
 
-    base: str
-    """Folder or Hub id of the base."""
+    base: str  # Folder or Hub id of the base
     dtype: str
-    difference: float
-    """Maximum difference of a logit between the merged model and base + adapter."""
-    rounding: float
-    """Maximum difference of a logit if every weight is rounded once more."""
-    effect: float
-    """Maximum difference of a logit between base + adapter and the base alone."""
+    difference: float  # Maximum difference of a logit between the merged model and base + adapter
+    rounding: float  # Maximum difference of a logit if every weight is rounded once more
+    effect: float  # Maximum difference of a logit between base + adapter and the base alone
     record: TrainingRecord | None
     """Content of ``training.json`` in the folder; None if there is no such file."""
 

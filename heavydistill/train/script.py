@@ -34,12 +34,6 @@ from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.launch import is_main
 from heavydistill.train.sft.options import SftOptions, folder_of, roles_of, sources_of
 
-# Module with ``parse``, and module with ``prepare``, ``train`` and ``summary``; both import TRL.
-_STAGES = {
-    "sft": ("sft.train", "sft.train"),
-    "grpo": ("grpo.config", "grpo.train"),
-    "distill": ("distill.train", "distill.train"),
-}
 _MEASURED = 300  # problems; an interval of a share is then at most +-6 points
 # Variables that a launcher sets for its processes, and that child processes must not inherit.
 _OF_LAUNCH = re.compile(
@@ -153,9 +147,8 @@ def run_script(script: str, words: Sequence[str], is_shown: bool = True) -> Trai
     with going_on("loading the libraries", is_shown):
         from heavydistill.train.callbacks import LOG
 
-        modules = [importlib.import_module(f"{__package__}.{name}") for name in _STAGES[script]]
-    reader, stage = modules
-    arguments = dataclasses.replace(reader.parse(words), is_shown=is_shown)
+        stage = importlib.import_module(f"{__package__}.{script}.train")
+    arguments = dataclasses.replace(stage.parse(words), is_shown=is_shown)
     config = arguments.config
     folder = Path(config.output_dir)
     options = None

@@ -27,8 +27,6 @@ from heavydistill.errors import ConfigError
 torch.serialization.register_package(
     11, lambda _: None, lambda storage, place: storage if place.startswith("cpu:") else None
 )
-
-
 _EMBEDDINGS = ("embed_tokens", "lm_head")
 _SHARE_OF_REST = 0.5
 
@@ -74,8 +72,7 @@ class RolesMixin(Trainer):
             settings.eos_token_id = [*dict.fromkeys(settings.eos_token_id)]
         if state_dict:
             for name, source in model.all_tied_weights_keys.items():
-                weight = state_dict.get(source)
-                copy = state_dict.get(name)
+                weight, copy = state_dict.get(source), state_dict.get(name)
                 if weight is not None and copy is not None and torch.equal(weight, copy):
                     # transformers detects tied weights by shared memory, and writes one of them.
                     state_dict[name] = weight

@@ -13,8 +13,8 @@ from shipped import ROOT, command_of, memory_of, values
 
 from heavydistill.config.run import load_config
 from heavydistill.train.arguments import TrainArguments
-from heavydistill.train.grpo.config import GrpoConfig, parse
 from heavydistill.train.grpo.options import STEPS
+from heavydistill.train.grpo.train import GrpoConfig, parse
 from heavydistill.train.guards import GUARDS, ROLL_BACK, check_guards
 from heavydistill.train.rollouts.options import HM, MODES, PASS_AT_1
 

@@ -31,7 +31,7 @@ from heavydistill.store.training_record import (
 
 if TYPE_CHECKING:
     from heavydistill.train.arguments import TrainArguments
-    from heavydistill.train.grpo.config import GrpoConfig
+    from heavydistill.train.grpo.train import GrpoConfig
     from heavydistill.train.sft.train import SftConfig
 
 RECORD = TrainingRecord(
@@ -179,7 +179,7 @@ def grpo_arguments(
     sets: Path | str | None, out: Path | str, **keys: Any
 ) -> TrainArguments[GrpoConfig]:
     """The same, as the script reads them."""
-    from heavydistill.train.grpo.config import parse
+    from heavydistill.train.grpo.train import parse
 
     return parse(grpo_flags(sets, out, **keys))
 

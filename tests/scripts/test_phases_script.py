@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_carried_out_ends_with_2(place, changes, message, 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_shipped_phases_are_trainings_and_listed(file, monkeypatch, capsys):
-    from heavydistill.train.grpo.config import parse
+    from heavydistill.train.grpo.train import parse
 
     monkeypatch.chdir(ROOT)
     text = file.read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,9 @@ import tiny_rollouts
 import trainings
 from scoring_server import ScoringServer, scoring
 from tiny_grpo import ON_A_CPU, STUDENT
+from trainings import DISTILL
+
+from heavydistill.store.training_record import read_record
 
 _USUAL = {
     "mode": "deliberator",
@@ -24,6 +27,20 @@ TEACHER = str(Path(STUDENT).with_name("teacher"))
 def distill_flags(sets: Path | str | None, out: Path | str, **keys: Any) -> list[str]:
     """Those of a short distillation; a key that is None is not given."""
     return trainings.flags(sets, out, _USUAL, **keys)
+
+
+def survives_a_kill(flags_of: Callable[[Path], list[str]], folder: Path) -> None:
+    """Assert that a training of 6 steps, saved every 2, that is killed has the same weights."""
+    killed, whole = folder / "killed", folder / "whole"
+    with trainings.start(flags_of(killed), trainings.SLOW_DISK, script=DISTILL) as process:
+        trainings.await_file(killed / "checkpoint-4" / "optimizer.pt", process)
+        process.kill()
+    assert read_record(killed).result is None
+    again = [*flags_of(killed), "--resume_from_checkpoint", "true"]
+    code, said = trainings.run(again, script=DISTILL)
+    assert code == 0 and "resumes from checkpoint-2" in said
+    assert trainings.run(flags_of(whole), script=DISTILL)[0] == 0
+    assert trainings.same_weights(killed, whole)
 
 
 def arguments(folder: Path, **changes: Any) -> Any:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import tiny_grpo
+import torch
 from generations import cache, trajectory
+from students import PAD
 from students import TURN_ENDS as END
 from tiny_grpo import STUDENT as STUDENT
 
@@ -41,6 +43,26 @@ def made_up(
         )
         for _ in range(episodes)
     ]
+
+
+def padded_rows(
+    lengths: Sequence[tuple[int, int]], prompt: int, completion: int
+) -> dict[str, torch.Tensor]:
+    """Rows of (prompt, completion) tokens, as TRL pads them in a larger batch."""
+    rng = random.Random(3)
+    rows = []
+    for asked, answered in lengths:
+        words = rng.choices(_WORDS, k=asked + answered - 1)
+        ids = [PAD] * (prompt - asked) + [*words, END] + [PAD] * (completion - answered)
+        mask = [0] * (prompt - asked) + [1] * (asked + answered)
+        rows.append((ids, mask + [0] * (completion - answered)))
+    ids, mask = (torch.tensor(part) for part in zip(*rows, strict=True))
+    return {
+        "prompt_ids": ids[:, :prompt],
+        "prompt_mask": mask[:, :prompt],
+        "completion_ids": ids[:, prompt:],
+        "completion_mask": mask[:, prompt:],
+    }
 
 
 class Replayed(Episodes):

@@ -183,11 +183,9 @@ class DistillOptions(RolloutOptions):
 
     @property
     def prompts_of_generation(self) -> int:
-        """Return the number of prompts in a generation batch, which is one step."""
-        processes = self.distributed_state.num_processes
-        steps = self.per_device_train_batch_size * self.gradient_accumulation_steps
-        return int(steps * processes)
+        # A generation is one step.
+        micro_batch = self.per_device_train_batch_size * self.distributed_state.num_processes
+        return int(micro_batch * self.gradient_accumulation_steps)
 
     def batches(self, prompts: int) -> int:
-        """Return the number of micro-batches of an epoch, as TRL's sampler counts them."""
         return int(prompts // self.prompts_of_generation * self.gradient_accumulation_steps)

@@ -35,13 +35,7 @@ from heavydistill.models.request import Message, conversation
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.thinking import decoded, split_reasoning
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
-from heavydistill.schema import (
-    OK,
-    Cache,
-    LeftOutReason,
-    Problem,
-    Trajectory,
-)
+from heavydistill.schema import OK, Cache, LeftOutReason, Problem, Trajectory
 from heavydistill.train.rollouts.problem_rows import problem_of
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -52,10 +46,8 @@ Failed = Literal["too_few_usable", "too_long"]
 class PolicyCompletion:
     """A completion sampled from the policy."""
 
-    ids: list[int]
-    """Token ids including the end token; at least one."""
-    is_whole: bool
-    """Whether the completion ended by itself, not at the token limit."""
+    ids: list[int]  # Token ids including the end token; at least one
+    is_whole: bool  # Whether the completion ended by itself, not at the token limit
     logprobs: list[float] | None = None
     """Log-probability of each token as reported by the sampler; None if unknown."""
 
@@ -78,10 +70,8 @@ class EpisodeRow:
 class Rollout:
     """An episode as the policy wrote it: K attempts at a problem, and D deliberations on them."""
 
-    rows: list[EpisodeRow]
-    """The thinkers' rows, then the deliberations."""
-    pool: list[Trajectory]
-    """The thinkers' attempts, judged."""
+    rows: list[EpisodeRow]  # The thinkers' rows, then the deliberations
+    pool: list[Trajectory]  # The thinkers' attempts, judged
     cache: Cache
     failed: Failed | None
 

@@ -40,8 +40,8 @@ _Row = dict[str, Any]
 class JointTrainer(RlTrainer):
     """Generates episodes and trains on them, ``num_generations / (K + D)`` for each problem.
 
-    The dataset has the columns of ``Episodes.rollout``; reward functions get the rows
-    of the deliberations alone. Batches in ``args`` are whole episodes (``config``). For GSPO,
+    The dataset has the columns of ``Episodes.rollout``; reward functions get the rows of the
+    deliberations alone. Batches in ``args`` are whole episodes (``options``). For GSPO,
     ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
     """
 

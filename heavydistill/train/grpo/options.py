@@ -172,14 +172,9 @@ class GrpoOptions(GuardOptions, RolloutOptions):
 
     @property
     def prompts_of_generation(self) -> int:
-        """Return the number of prompts in a generation batch, each counted once."""
         return int(self.generation_batch_size // self.num_generations)
 
     def batches(self, prompts: int) -> int:
-        """Return the number of micro-batches of an epoch, as TRL's sampler counts them.
-
-        Prompts beyond the last full generation batch are skipped; the next epoch has another order.
-        """
         generations = prompts // self.prompts_of_generation
         return int(generations * self.steps_per_generation * self.num_iterations)
 

@@ -1,18 +1,26 @@
 """GRPO from prompts to a trained model and its record.
 
-``prepare`` reads and checks everything except the weights (``rollouts.plan``). ``train`` runs the
-trainer of the mode (``new_trainer``), which samples responses, judges them and updates the model.
+``parse`` reads the arguments, and ``prepare`` reads and checks everything except the weights
+(``rollouts.plan``). ``train`` runs the trainer of the mode (``new_trainer``), which samples
+responses, judges them and updates the model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trl import GRPOConfig
+
+from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import TrainingRecord
-from heavydistill.train.grpo.config import GrpoConfig
+from heavydistill.train.arguments import TrainArguments
+from heavydistill.train.grpo.options import GrpoOptions
+from heavydistill.train.rollouts.config import read_rollout_arguments
 from heavydistill.train.rollouts.judge import RolloutJudge
-from heavydistill.train.rollouts.options import THINKER
+from heavydistill.train.rollouts.options import JOINT, THINKER
 from heavydistill.train.rollouts.plan import (
     RolloutPlan,
     planned,
@@ -25,6 +33,26 @@ from heavydistill.verifiers.pool import VerdictPool
 
 if TYPE_CHECKING:
     from heavydistill.train.grpo.trainer import RlTrainer
+
+
+@dataclass
+class GrpoConfig(GrpoOptions, GRPOConfig):
+    """All arguments of a GRPO training except those of the model."""
+
+
+def parse(arguments: Sequence[str]) -> TrainArguments[GrpoConfig]:
+    """Parse flags, and the YAML file that they name; raises the errors of ``read_arguments``."""
+    arguments_read = read_rollout_arguments(GrpoOptions, GrpoConfig, arguments)
+    config = arguments_read.config
+    correction = config.vllm_importance_sampling_mode
+    is_of_rows = config.vllm_importance_sampling_correction and correction.startswith("sequence")
+    if config.use_vllm and is_of_rows and config.mode == JOINT:
+        raise ConfigError(
+            f"vllm_importance_sampling_mode: {correction} applies to single responses, but a "
+            "sample of mode joint is an episode of several",
+            "Set vllm_importance_sampling_mode: token_truncate.",
+        )
+    return arguments_read
 
 
 GrpoPlan = RolloutPlan[GrpoConfig]

@@ -66,8 +66,7 @@ class Prompts:
     ``success``."""
     lengths: list[int]
     """Number of tokens of each prompt in ``train``, including template and generation prompt."""
-    left_out: dict[str, int]
-    """Number of prompts left out, by reason."""
+    left_out: dict[str, int]  # Number of prompts left out, by reason
 
     @property
     def longest(self) -> int:

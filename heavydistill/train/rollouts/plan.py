@@ -16,13 +16,7 @@ from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.store.redact import portable_config
-from heavydistill.store.training_record import (
-    LEARNT,
-    Launch,
-    RlUsed,
-    SetsUsed,
-    TrainingRecord,
-)
+from heavydistill.store.training_record import LEARNT, Launch, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
@@ -73,15 +67,10 @@ _RECORDED = (
     *JUDGE_METRICS,
     *(f"verdict/{name}" for name in METRICS),
 )
-
-
 _OF_DISTILLATION = (LEARNT, "loss", "completions/clipped_ratio")
-
 Teacher = BaseCheckpoint | ServedTeacher
 FindTeacher = Callable[[BaseCheckpoint, Prompts, Launch], Teacher]
 """Function that returns the teacher of a student on prompts, or raises why it cannot be one."""
-
-
 R = TypeVar("R", bound=RolloutOptions)
 
 
@@ -93,20 +82,14 @@ class RolloutPlan(TrainingPlan, Generic[R]):
     settings: RolloutSettings
     prompts: Prompts
     held_out: HeldOut | None
-    judge: ResolvedRun | None
-    """Run whose judge decides undecided responses; None without a judge."""
-    teacher: Teacher | None
-    """Model that scores the responses; None if they are rewarded."""
+    judge: ResolvedRun | None  # Run whose judge decides undecided responses; None without a judge
+    teacher: Teacher | None  # Model that scores the responses; None if they are rewarded
 
 
 def planned(
     arguments: TrainArguments[R], find_teacher: FindTeacher | None = None
 ) -> RolloutPlan[R]:
-    """Read and check everything except the weights.
-
-    Raises:
-        UserError: The user has to correct something.
-    """
+    """Read and check everything except the weights; raises ``UserError`` on an error."""
     config = arguments.config
     # Checked before imports that may not exist in another version.
     installed = version("trl")

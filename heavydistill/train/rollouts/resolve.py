@@ -35,12 +35,9 @@ class RolloutSettings:
 
     run: RunConfig | None
     """Configuration that defines the prompts of problems; None if the prompts are caches."""
-    episodes: Episodes | None
-    """Generates the episodes of mode ``joint``; None in other modes."""
-    verify: Verifying
-    """Settings of the verifiers."""
-    response_tokens: int
-    """Maximum number of tokens of the response to a prompt of the training."""
+    episodes: Episodes | None  # Generates the episodes of mode ``joint``; None in other modes
+    verify: Verifying  # Settings of the verifiers
+    response_tokens: int  # Maximum number of tokens of the response to a prompt of the training
 
 
 def resolve(

@@ -67,7 +67,6 @@ METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers",
 UNDECIDED = "undecided/"
 """Prefix of metrics: share of the responses that name exactly one final answer and are undecided,
 rewarded or not, by the reason of the verdict; ``undecided/all`` is their sum."""
-
 JUDGE_METRICS = ("judge/asked", "judge/failed")
 """Names of metrics: share of the responses about which the judge was asked, and of those among
 them without enough replies."""
@@ -79,12 +78,9 @@ class Reward:
     """A reward (see the module docstring) and its reason."""
 
     value: float | None
-    kind: str
-    """One of ``METRICS``; empty for an incorrect or partly correct answer."""
-    reason: str
-    """Reason given by the verdict; otherwise the kind."""
-    claims: float | None = None
-    """Score of the claims; None if they have no part in the reward."""
+    kind: str  # One of ``METRICS``; empty for an incorrect or partly correct answer
+    reason: str  # Reason given by the verdict; otherwise the kind
+    claims: float | None = None  # Score of the claims; None if they have no part in the reward
     is_open: bool = False
     """Whether the response names exactly one final answer, and the verdict is undecided."""
 
@@ -166,9 +162,8 @@ class VerdictReward:
         if self._judge:
             reasons = [reward.reason for reward in rewarded]
             asked = sum(reason.startswith(_ASKED) for reason in reasons)
-            for name, number in zip(
-                JUDGE_METRICS, (asked, reasons.count(JUDGE_FAILED)), strict=True
-            ):
+            asked_and_failed = (asked, reasons.count(JUDGE_FAILED))
+            for name, number in zip(JUDGE_METRICS, asked_and_failed, strict=True):
                 log_metric(name, number / len(rewarded))
         because = Counter(reward.reason for reward in rewarded if reward.is_open)
         log_metric(f"{UNDECIDED}all", because.total() / len(rewarded))

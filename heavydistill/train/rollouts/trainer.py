@@ -52,8 +52,7 @@ class SamplingTrainer(HeldOutEvaluation):
 
     _buffered_inputs: list[dict[str, object]] | None
     control: TrainerControl
-    num_iterations = 1
-    """Number of times that a generation is learnt from; GRPO's may be more."""
+    num_iterations = 1  # Number of times that a generation is learnt from; GRPO's may be more
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

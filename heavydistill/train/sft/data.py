@@ -55,8 +55,7 @@ class SourceRows:
     splits: dict[str, Dataset]
     """``train``, and ``validation`` if there is an evaluation. Columns ``input_ids``, ``labels``
     (``-100`` for tokens without a loss), ``tokens``, ``role``, ``problem`` and ``generation``."""
-    left_out: dict[str, int]
-    """Number of rows longer than ``max_length``, by split."""
+    left_out: dict[str, int]  # Number of rows longer than ``max_length``, by split
 
 
 def tokenize_sources(

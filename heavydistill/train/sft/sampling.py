@@ -38,8 +38,7 @@ class SampledCaches:
     """Rows by role, as in ``HeldOut``; empty if nothing is sampled."""
     most_tokens: int = 0
     """Maximum number of tokens of a response: the longest one that the sets have for SFT."""
-    text: str = ""
-    """How many there are, or why there are none; empty if nobody would expect any."""
+    text: str = ""  # How many there are, or why there are none; empty if nobody would expect any
 
 
 def sampled_caches(

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from trl import SFTTrainer
 from trl.models.utils import unwrap_model_for_generation
 
 from heavydistill.chat.template import Chat
-from heavydistill.models.local.decoding import can_drop_rows, write
+from heavydistill.models.local.decoding import can_drop_rows, padded, write
 from heavydistill.train.held_out import HeldOutEvaluation, Row
 from heavydistill.train.sft.data import check_isolation
 from heavydistill.train.trainer import MuonAdamW
@@ -105,13 +104,7 @@ class RolesTrainer(HeldOutEvaluation, SFTTrainer):
             eos_token_id=stops,
             pad_token_id=self.processing_class.pad_token_id,
         )
-        ids, mask = (
-            pad_sequence(rows, True, padding, padding_side="left").to(device)
-            for padding, rows in (
-                (config.pad_token_id, [torch.tensor(each) for each in prompts]),
-                (0, [torch.ones(len(each), dtype=torch.long) for each in prompts]),
-            )
-        )
+        ids, mask = padded(prompts, self.processing_class.pad_token_id, device)
         unwrapped = unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,

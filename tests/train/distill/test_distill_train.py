@@ -12,18 +12,8 @@ from messages import message
 from runs import rows
 from set_folders import rewrite
 from students import checkpoint
-from tiny_distill import distill_flags
-from trainings import (
-    DISTILL,
-    LOOKED_AT,
-    SLOW_DISK,
-    await_file,
-    main,
-    run,
-    run_file,
-    same_weights,
-    start,
-)
+from tiny_distill import distill_flags, survives_a_kill
+from trainings import DISTILL, LOOKED_AT, main, run, run_file
 
 from heavydistill.store.sets.set_rows import SftRow
 from heavydistill.store.training_record import LEARNT, Launch, read_record
@@ -254,15 +244,7 @@ def test_a_training_without_an_end_says_that_nothing_was_learnt(sets, tmp_path, 
 def test_a_distillation_that_is_killed_ends_with_the_same_weights(sets, tmp_path):
     steps = {"max_steps": 6, "save_strategy": "steps", "save_steps": 2, "seed": 5}
     steps |= {"max_completion_length": 48, "mask_truncated_completions": False}
-    given = distill_flags(sets, tmp_path / "killed", **steps)
-    with start(given, SLOW_DISK, script=DISTILL) as process:
-        await_file(tmp_path / "killed" / "checkpoint-4" / "optimizer.pt", process)
-        process.kill()
-    assert read_record(tmp_path / "killed").result is None
-    code, said = run([*given, "--resume_from_checkpoint", "true"], script=DISTILL)
-    assert code == 0 and "resumes from checkpoint-2" in said
-    assert run(distill_flags(sets, tmp_path / "whole", **steps), script=DISTILL)[0] == 0
-    assert same_weights(tmp_path / "killed", tmp_path / "whole")
+    survives_a_kill(lambda out: distill_flags(sets, out, **steps), tmp_path)
 
 
 def test_another_teacher_is_another_training(sets, tmp_path):

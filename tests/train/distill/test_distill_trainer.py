@@ -1,7 +1,6 @@
 """The loss of a distillation against plain loops, and what TRL's trainer does otherwise here."""
 
 import math
-import random
 from typing import Any
 
 import pytest
@@ -28,24 +27,10 @@ CUT_OFF = 2
 
 def micro_batch() -> dict[str, torch.Tensor]:
     """Rows of ``LENGTHS`` as TRL pads them in a larger batch; one of them is not learnt."""
-    rng = random.Random(3)
-    rows = []
-    for prompt, completion in LENGTHS:
-        words = rng.choices(range(100, 600), k=prompt + completion - 1)
-        ids = [PAD] * (PROMPT - prompt) + [*words, END] + [PAD] * (COMPLETION - completion)
-        mask = [0] * (PROMPT - prompt) + [1] * (prompt + completion)
-        rows.append((ids, mask + [0] * (COMPLETION - completion)))
-    ids, mask = (torch.tensor(part) for part in zip(*rows, strict=True))
-    learnt = mask[:, PROMPT:].clone()
+    batch = tiny_rollouts.padded_rows(LENGTHS, PROMPT, COMPLETION)
+    learnt = batch["completion_mask"].clone()
     learnt[CUT_OFF] = 0
-    return {
-        "prompt_ids": ids[:, :PROMPT],
-        "prompt_mask": mask[:, :PROMPT],
-        "completion_ids": ids[:, PROMPT:],
-        "completion_mask": mask[:, PROMPT:],
-        "tool_mask": learnt,
-        "num_items_in_batch": learnt.sum(),
-    }
+    return {**batch, "tool_mask": learnt, "num_items_in_batch": learnt.sum()}
 
 
 def distributions(model: Any, ids: list[int], words: int, temperature: float) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 import messages
 import pytest
 from test_distill_train import arguments, forbid_weights
-from tiny_distill import distill_flags, logprobs, served_teacher
-from trainings import DISTILL, SLOW_DISK, await_file, main, run, same_weights, start
+from tiny_distill import distill_flags, logprobs, served_teacher, survives_a_kill
+from trainings import DISTILL, main
 
 from heavydistill.store.training_record import read_record
 from heavydistill.train.distill.train import prepare
@@ -146,15 +146,7 @@ def test_a_served_distillation_that_is_killed_ends_with_the_same_weights(sets, t
     steps |= {"max_completion_length": 48, "mask_truncated_completions": False}
     with served_teacher() as server:
         keys = of_server(server, **steps)
-        given = distill_flags(sets, tmp_path / "killed", **keys)
-        with start(given, SLOW_DISK, script=DISTILL) as process:
-            await_file(tmp_path / "killed" / "checkpoint-4" / "optimizer.pt", process)
-            process.kill()
-        assert read_record(tmp_path / "killed").result is None
-        code, said = run([*given, "--resume_from_checkpoint", "true"], script=DISTILL)
-        assert code == 0 and "resumes from checkpoint-2" in said
-        assert run(distill_flags(sets, tmp_path / "whole", **keys), script=DISTILL)[0] == 0
-    assert same_weights(tmp_path / "killed", tmp_path / "whole")
+        survives_a_kill(lambda out: distill_flags(sets, out, **keys), tmp_path)
 
 
 def test_it_needs_no_vllm_and_no_weights_of_a_teacher(sets, tmp_path, monkeypatch):

@@ -12,8 +12,8 @@ from messages import message
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.train.arguments import REFUSED, recorded
-from heavydistill.train.grpo.config import GrpoConfig, parse
 from heavydistill.train.grpo.options import PRESETS
+from heavydistill.train.grpo.train import GrpoConfig, parse
 
 LEAST = {
     "model_name_or_path": "micro-student",

@@ -8,7 +8,6 @@ import messages
 import pytest
 import tiny_rollouts
 import torch
-from students import PAD
 from tiny_rollouts import END, tokenizer
 from trl import GRPOTrainer
 
@@ -45,24 +44,13 @@ def trainer(kind: type[RlTrainer], folder: Path, **changes: Any) -> Any:
 
 def micro_batch(masked: tuple[int, ...] = ()) -> dict[str, torch.Tensor]:
     """Rows of ``LENGTHS`` as TRL pads them in a larger batch; completions that are masked."""
-    rng = random.Random(3)
-    rows = []
-    for prompt, completion in LENGTHS:
-        words = rng.choices(range(100, 600), k=prompt + completion - 1)
-        ids = [PAD] * (PROMPT - prompt) + [*words, END] + [PAD] * (COMPLETION - completion)
-        mask = [0] * (PROMPT - prompt) + [1] * (prompt + completion)
-        rows.append((ids, mask + [0] * (COMPLETION - completion)))
-    ids, mask = (torch.tensor(part) for part in zip(*rows, strict=True))
-    completion_mask = mask[:, PROMPT:].clone()
-    completion_mask[list(masked)] = 0
+    batch = tiny_rollouts.padded_rows(LENGTHS, PROMPT, COMPLETION)
+    batch["completion_mask"][list(masked)] = 0
     torch.manual_seed(5)
     return {
-        "prompt_ids": ids[:, :PROMPT],
-        "prompt_mask": mask[:, :PROMPT],
-        "completion_ids": ids[:, PROMPT:],
-        "completion_mask": completion_mask,
+        **batch,
         "advantages": torch.tensor([1.0, -0.5, 0.7, -1.2]),
-        "num_items_in_batch": completion_mask.sum(),
+        "num_items_in_batch": batch["completion_mask"].sum(),
     }
 
 

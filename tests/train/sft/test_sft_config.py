@@ -24,8 +24,8 @@ from heavydistill.train.arguments import REFUSED, known_arguments, recorded
 from heavydistill.train.datasets import SetSource
 from heavydistill.train.distill.options import DistillOptions
 from heavydistill.train.distill.train import DistillConfig
-from heavydistill.train.grpo.config import GrpoConfig
 from heavydistill.train.grpo.options import GrpoOptions
+from heavydistill.train.grpo.train import GrpoConfig
 from heavydistill.train.launch import FLAGS as LAUNCHER
 from heavydistill.train.rollouts.config import RolloutModelConfig
 from heavydistill.train.sft.options import SftOptions
