@@ -41,10 +41,8 @@ _LEAST_DOUBLED = 16  # Characters; shorter texts may occur twice by chance
 class Fault:
     """A fault that the guard found in a row."""
 
-    code: str
-    """Code of the fault; see the module docstring."""
-    detail: str
-    """Description of what would be lost."""
+    code: str  # Code of the fault; see the module docstring
+    detail: str  # Description of what would be lost
     problem: str
     generation: str
 

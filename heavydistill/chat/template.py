@@ -35,10 +35,8 @@ _PROBE = "3f9c1a57 question"
 class Tokens:
     """The tokens of a row as a trainer sees them."""
 
-    prompt: list[int]
-    """Token ids that the student reads; these tokens have no loss."""
-    completion: list[int]
-    """Token ids of the response; these tokens have a loss."""
+    prompt: list[int]  # Token ids that the student reads; these tokens have no loss
+    completion: list[int]  # Token ids of the response; these tokens have a loss
     fault: str = ""
     """Why the row must not be used; empty if it may be. Without a fault, ``prompt`` is exactly
     what the student reads at inference."""

@@ -61,35 +61,21 @@ class Flag:
         return f"{name}_" if keyword.iskeyword(name) else name
 
 
+def flags_of(keys: str, group: str | None = None) -> list[Flag]:
+    """Return the flags of keys, each written ``KEY`` or, with a name of its own, ``KEY=NAME``."""
+    pairs = (each.partition("=") for each in keys.split())
+    return [Flag(key, group, name) for key, _, name in pairs]
+
+
 _RUN_FLAGS = (
-    Flag("problems.source", "Problems", "problems"),
-    Flag("pools", "Problems"),
-    Flag("problems.limit", "Problems"),
-    Flag("problems.columns", "Problems"),
-    Flag("problems.verifier", "Problems"),
-    Flag("problems.verifier_args", "Problems"),
-    Flag("think.k", "Sampling"),
-    Flag("deliberate.d", "Sampling"),
-    Flag("deliberate.rounds", "Sampling"),
-    Flag("seed", "Sampling"),
-    Flag("teacher", "Models"),
-    Flag("thinker", "Models"),
-    Flag("deliberator", "Models"),
-    Flag("system", "Models"),
-    Flag("judge.model", "Models", "judge"),
-    Flag("prompts", "Models", "prompt"),
-    Flag("endpoint.base_url", "Models", "endpoint"),
-    Flag("endpoint.start_vllm", "Models"),
-    Flag("endpoint.tokenizer", "Models"),
-    Flag("endpoint.extra_body", "Models"),
-    Flag("budget", "Cost"),
-    Flag("endpoint.price_in", "Cost"),
-    Flag("endpoint.price_out", "Cost"),
-    Flag("endpoint.fresh", "Cost"),
-    Flag("out", "Run"),
-    Flag("journal", "Run"),
-    Flag("plugins", "Run", "plugin"),
-    Flag("processes", "Run"),
+    *flags_of("problems.source=problems pools problems.limit problems.columns", "Problems"),
+    *flags_of("problems.verifier problems.verifier_args", "Problems"),
+    *flags_of("think.k deliberate.d deliberate.rounds seed", "Sampling"),
+    *flags_of("teacher thinker deliberator system judge.model=judge prompts=prompt", "Models"),
+    *flags_of("endpoint.base_url=endpoint endpoint.start_vllm endpoint.tokenizer", "Models"),
+    *flags_of("endpoint.extra_body", "Models"),
+    *flags_of("budget endpoint.price_in endpoint.price_out endpoint.fresh", "Cost"),
+    *flags_of("out journal plugins=plugin processes", "Run"),
 )
 
 

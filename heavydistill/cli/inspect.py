@@ -13,14 +13,7 @@ from heavydistill.cli.verbs import Group, Verb
 from heavydistill.config.files import json_of, text_in
 from heavydistill.errors import ConfigError, JournalError
 from heavydistill.report.grid import counted, listed
-from heavydistill.report.terminal import (
-    plain,
-    print_command,
-    print_lines,
-    print_table,
-    say,
-    table,
-)
+from heavydistill.report.terminal import plain, print_command, print_lines, print_table, say, table
 from heavydistill.schema import Trace
 from heavydistill.store.journal import usage
 from heavydistill.store.segment import segments
@@ -40,8 +33,7 @@ _Seen = tuple[str, "Status | None", bool]
 def show(
     folder: Annotated[Path, typer.Argument(help="Folder of a run, or of sets from `build`.")],
     problem: Annotated[
-        str | None,
-        typer.Option(help="Problem whose trace, or first row in a set, is printed."),
+        str | None, typer.Option(help="Problem whose trace, or first row in a set, is printed.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print long texts in full.")] = False,
     tokens: Annotated[
@@ -54,8 +46,7 @@ def show(
         ),
     ] = None,
     student: Annotated[
-        str | None,
-        typer.Option(help="Folder or Hub id of the student for --tokens, if it moved."),
+        str | None, typer.Option(help="Folder or Hub id of the student for --tokens, if it moved.")
     ] = None,
 ) -> None:
     """Print all tables of a run or of sets; with --problem one trace, or one row of a set.

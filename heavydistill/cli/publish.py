@@ -8,23 +8,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from heavydistill.cli.flags import Flag, with_flags
+from heavydistill.cli.flags import Flag, flags_of, with_flags
 from heavydistill.cli.progress import same_command
 from heavydistill.cli.verbs import Group, Verb
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.hub.options import PublishOptions
 from heavydistill.report.terminal import print_command, say
 
-_TERMS = "Terms"
 _FLAGS = (
     Flag("repo_id", name="to", needed=True),
-    Flag("private"),
-    Flag("revision"),
-    Flag("licence", _TERMS, "license"),
-    Flag("profiles", _TERMS, "profile"),
-    Flag("allow_unknown", _TERMS, "allow-unknown-terms"),
-    Flag("allow_restricted", _TERMS, "allow-restricted-terms"),
-    Flag("allow_key_shapes"),
+    *flags_of("private revision"),
+    *flags_of("licence=license profiles=profile allow_unknown=allow-unknown-terms", "Terms"),
+    *flags_of("allow_restricted=allow-restricted-terms", "Terms"),
+    *flags_of("allow_key_shapes"),
 )
 
 
@@ -90,9 +86,7 @@ skill = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-
-
-_PROMPT = with_flags(RunConfig, [Flag("prompts", name="prompt")])
+_PROMPT = with_flags(RunConfig, flags_of("prompts=prompt"))
 
 
 @skill.command(cls=Verb)

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from heavydistill import plugins
-from heavydistill.cli.flags import BuildFile, DryRun, Flag, Full, with_flags
+from heavydistill.cli.flags import BuildFile, DryRun, Flag, Full, flags_of, with_flags
 from heavydistill.cli.progress import (
     Bar,
     ending_early,
@@ -31,45 +31,24 @@ if TYPE_CHECKING:
     from heavydistill.curate.imports.import_pools import ImportResult
     from heavydistill.curate.refilter import RefilterOutcome, RefilterPlan
 
-_SETS, _MODEL, _COST = "Sets", "Model", "Cost"
-
 _BUILD_FLAGS = (
-    Flag("preset"),
-    Flag("student"),
-    Flag("out"),
-    Flag("redeliberate.teacher"),
-    Flag("redeliberate.endpoint.base_url", name="endpoint"),
-    Flag("redeliberate.budget"),
-    Flag("redeliberate.endpoint.tokenizer", _MODEL),
-    Flag("chat_template", _SETS),
-    Flag("prompts", _SETS, "prompt"),
-    Flag("sets.written_by", _SETS, "cache-from"),
-    Flag("against", _SETS),
-    Flag("plugins", _SETS, "plugin"),
-    Flag("seed", _SETS),
+    *flags_of("preset student out redeliberate.teacher"),
+    *flags_of("redeliberate.endpoint.base_url=endpoint redeliberate.budget"),
+    *flags_of("redeliberate.endpoint.tokenizer", "Model"),
+    *flags_of("chat_template prompts=prompt sets.written_by=cache-from", "Sets"),
+    *flags_of("against plugins=plugin seed", "Sets"),
 )
 _REFILTER_FLAGS = (
     Flag("checkpoint", needed=True),
     Flag("out", needed=True),
-    Flag("d"),
-    Flag("seed"),
-    Flag("endpoint.base_url", name="endpoint"),
-    Flag("budget"),
-    Flag("endpoint.tokenizer", _MODEL),
-    Flag("student", _MODEL),
-    Flag("endpoint.price_in", _COST),
-    Flag("endpoint.price_out", _COST),
-    Flag("endpoint.fresh", _COST),
-    Flag("journal", _COST),
+    *flags_of("d seed endpoint.base_url=endpoint budget"),
+    *flags_of("endpoint.tokenizer student", "Model"),
+    *flags_of("endpoint.price_in endpoint.price_out endpoint.fresh journal", "Cost"),
 )
 _IMPORT_FLAGS = (
     Flag("format", name="from", needed=True),
     Flag("out", needed=True),
-    Flag("problems.columns"),
-    Flag("problems.verifier"),
-    Flag("problems.verifier_args"),
-    Flag("model"),
-    Flag("problems.limit"),
+    *flags_of("problems.columns problems.verifier problems.verifier_args model problems.limit"),
 )
 
 

@@ -106,10 +106,8 @@ def build_sets(
                 on_volume(run, volume)
             if not dry_run:
                 rows = held.enter_context(TemporaryDirectory(prefix="heavydistill-"))
-                redeliberated, answers = (
-                    redeliberation.ask(Path(rows), on_progress),
-                    redeliberation.answers,
-                )
+                redeliberated = redeliberation.ask(Path(rows), on_progress)
+                answers = redeliberation.answers
         selection.select(build)
         writer = SetWriter(build, folder, answers)
         done, total = 0, len(build.all_notes)

@@ -124,8 +124,6 @@ def _spread(sets: Sequence[CandidateSet], seed: int) -> list[CandidateSet]:
 
 _WIDTHS = tuple(range(4, 17))
 _HARD: frozenset[Stratum] = frozenset({"minority-right", "tie"})
-
-
 PRESETS: dict[str, Preset] = {
     "balanced": Preset(
         widths=_WIDTHS,

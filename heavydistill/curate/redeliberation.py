@@ -44,15 +44,7 @@ from heavydistill.models.resolve import resolve as resolve_run
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS, ReaderTokenizer
 from heavydistill.run.generate import require_endpoints
 from heavydistill.run.rows import dataset_of
-from heavydistill.schema import (
-    OK,
-    Cache,
-    Deliberation,
-    Problem,
-    arrow_schema,
-    content_id,
-    from_row,
-)
+from heavydistill.schema import OK, Cache, Deliberation, Problem, arrow_schema, content_id, from_row
 from heavydistill.store import segment
 from heavydistill.store.journal import Journal, keys
 from heavydistill.store.sets.folder import RedeliberationSummary
@@ -364,21 +356,18 @@ def _pipeline(
     with pipeline:
         source = LoadCaches(name="load_caches", batch_size=min(LOCAL_BATCH, window))
         source.take(pairs)
+        ask = Deliberate(
+            name=_DELIBERATE,
+            llm=llm_of(run, stage),
+            num_generations=run.deliberator.samples,
+            input_batch_size=pace.batch,
+            batches_in_flight=pace.in_flight,
+        )
+        verify, size = run.config.verify, pace.batch
         (
             source
-            >> Deliberate(
-                name=_DELIBERATE,
-                llm=llm_of(run, stage),
-                num_generations=run.deliberator.samples,
-                input_batch_size=pace.batch,
-                batches_in_flight=pace.in_flight,
-            )
-            >> Verify(
-                name="verify",
-                column="deliberations",
-                verify=run.config.verify,
-                input_batch_size=pace.batch,
-            )
+            >> ask
+            >> Verify(name="verify", column="deliberations", verify=verify, input_batch_size=size)
         )
     return pipeline
 

@@ -70,8 +70,7 @@ _T = TypeVar("_T")
 class Reader(Protocol):
     """Counts tokens as the model that reads a cache does, or an upper bound, and cuts texts."""
 
-    control_tokens: tuple[str, ...]
-    """Strings that the model reads as control tokens, not as text."""
+    control_tokens: tuple[str, ...]  # Strings that the model reads as control tokens, not as text
 
     @property
     def name(self) -> str:

@@ -20,11 +20,7 @@ from heavydistill.metrics.comparison import COMPARISON, Comparison, read_compari
 from heavydistill.metrics.controls import CONTROLS, read_controlled
 from heavydistill.report.markdown import at
 from heavydistill.store.sets.folder import Manifest
-from heavydistill.store.training_record import (
-    EVALUATION,
-    TrainingRecord,
-    read_record,
-)
+from heavydistill.store.training_record import EVALUATION, TrainingRecord, read_record
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult

@@ -83,19 +83,13 @@ def identified(run: ResolvedRun, contact: ServerProbe, saves: bool = False) -> R
         """Return the changes of the models' endpoint, and what each is recognised by."""
         served = {model.profile.model: model for model in models if model and not model.is_local}
         journal, url = Path(run.config.journal or ""), run.config.endpoint.base_url
-        by_name = {
-            name: _find(
-                model,
-                journal,
-                contact,
-                run.server if model.endpoint.base_url == url else None,
-                saves,
-            )
-            for name, model in served.items()
-            if not _is_known_by_name(model.profile, model.endpoint)
-        }
-        numbers = {name: known.id for name, known in by_name.items()}
-        evidence = {name: known.evidence for name, known in by_name.items()}
+        numbers, evidence = {}, {}
+        for name, model in served.items():
+            if model.profile.is_described and any(map(provider_at, model.endpoint.urls)):
+                continue  # known by its name
+            server = run.server if model.endpoint.base_url == url else None
+            known = _find(model, journal, contact, server, saves)
+            numbers[name], evidence[name] = known.id, known.evidence
         return {"identities": numbers, "fresh": False}, evidence
 
     def seen(
@@ -145,10 +139,6 @@ def refuse_same_model(before: ResolvedModel, after: ResolvedModel) -> None:
             f"--lora-modules {new}=FOLDER, and no warning about its modules in the log), restart "
             f"it, and repeat the command.{weak}",
         )
-
-
-def _is_known_by_name(profile: Profile, endpoint: Endpoint) -> bool:
-    return profile.is_described and any(map(provider_at, endpoint.urls))
 
 
 def _find(
@@ -205,16 +195,13 @@ def _say_new(model: ResolvedModel, journal: Path, known: list[KnownModel], now: 
             "redeliberate.endpoint.fresh=true): then everything is requested and billed again.",
         )
     _log.warning("%s. Its responses are not used, and all requests are sent again.", what)
-    if last.folder != now.folder and last.has_probe and not _unlike(last, now):
+    probed = dataclasses.replace(last, folder="", address="")
+    if last.folder != now.folder and last.has_probe and not probed.difference(now):
         _log.warning(
             "%s still answers as before, although its folder has changed. If the server has not "
             "been restarted since, stop this run and restart the server first.",
             name,
         )
-
-
-def _unlike(last: Evidence, now: Evidence) -> str:
-    return dataclasses.replace(last, folder="", address="").difference(now)
 
 
 def _match(known: list[KnownModel], now: Evidence) -> KnownModel | None:
@@ -239,11 +226,7 @@ def _seen(
 
 
 def _observed(profile: Profile, endpoint: Endpoint, contact: ServerProbe) -> Evidence:
-    """Look once at the model at all addresses of an endpoint.
-
-    Raises:
-        TeacherError: The addresses serve different models.
-    """
+    """Look once at the model at all addresses; raises ``TeacherError`` if they differ."""
     urls, name = endpoint.urls, profile.model
     seen = [submit(probe(url, profile, endpoint)).result() for url in urls]
     first = seen[0]
@@ -316,11 +299,7 @@ def _digest(folder: Path, seen: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def _known(journal: Path, name: str) -> list[KnownModel]:
-    """The models that a name has stood for, in the order of their numbers.
-
-    Raises:
-        JournalError: A line cannot be read.
-    """
+    """The models that a name has stood for, in order; raises ``JournalError`` on a damaged line."""
     path = journal / FILE
     try:
         data = path.read_bytes() if path.is_file() else b""

@@ -93,11 +93,7 @@ class Balance:
         return json.dumps(values).encode().ljust(_LINE)
 
     def plus(
-        self,
-        spent: Cost = _NOTHING,
-        reserved: Cost = _NOTHING,
-        in_flight: int = 0,
-        ended: int = 0,
+        self, spent: Cost = _NOTHING, reserved: Cost = _NOTHING, in_flight: int = 0, ended: int = 0
     ) -> Balance:
         """This balance plus the given amounts, which may be negative."""
         return dataclasses.replace(
@@ -425,10 +421,8 @@ def _total(lines: list[Balance]) -> Balance:
 
 
 def _unusable(file: Path, error: OSError) -> ConfigError:
-    return ConfigError(
-        f"The account {file} cannot be used: {error.strerror}",
-        f"{remedy(error, 'another --journal')}.",
-    )
+    fix = f"{remedy(error, 'another --journal')}."
+    return ConfigError(f"The account {file} cannot be used: {error.strerror}", fix)
 
 
 def _bytes(request: Request) -> int:

@@ -183,10 +183,8 @@ def samples(
     stage: str = "",
 ) -> list[Request]:
     """Create requests for ``count`` samples of a conversation; ``model`` is the profile's name."""
-    return [
-        Request(messages, sampling, sample_seed(run_seed, model, messages, index), index, stage)
-        for index in range(count)
-    ]
+    seeds = [sample_seed(run_seed, model, messages, index) for index in range(count)]
+    return [Request(messages, sampling, seed, i, stage) for i, seed in enumerate(seeds)]
 
 
 def sample_seed(run_seed: int, *parts: object) -> int:

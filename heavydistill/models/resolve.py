@@ -358,9 +358,8 @@ def _model(
 
 
 def _more_context(profile: Profile) -> str:
-    if profile.kind == "local":
-        return ""
-    return ", or endpoint.context higher if the server takes more"
+    more = ", or endpoint.context higher if the server takes more"
+    return "" if profile.kind == "local" else more
 
 
 def _chosen(model: ResolvedModel) -> SamplingChoice:

@@ -141,10 +141,7 @@ def _own_column(field: str, there: list[str], where: str) -> str | None:
         )
     if aliases or field != "text":  # whether a row needs a reference depends on its verifier
         return aliases[0] if aliases else None
-    raise ProblemsError(
-        f"{where}: there is no column for the {field}",
-        _mapping(field, there),
-    )
+    raise ProblemsError(f"{where}: there is no column for the {field}", _mapping(field, there))
 
 
 def _mapping(field: str, there: Iterable[str]) -> str:

@@ -32,12 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config.run import RunConfig
-from heavydistill.errors import (
-    BudgetError,
-    ConfigError,
-    StoppedError,
-    TeacherError,
-)
+from heavydistill.errors import BudgetError, ConfigError, StoppedError, TeacherError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.metrics.summary import Summary

@@ -18,8 +18,6 @@ from types import FrameType
 
 INTERRUPTED = 130
 """Exit code of an interrupted command."""
-
-
 OF_A_TERMINAL = {signal.SIGINT, signal.SIGHUP}
 """Signals that a terminal sends to all processes of a command."""
 

@@ -88,8 +88,7 @@ class Status:
     statuses: dict[str, int] = field(default_factory=dict)
     """Number of finished problems by status: ``ok``, ``too_few_usable`` and ``failed``."""
     mean_at_k: float | None = None  # M@K of the problems whose trajectories are judged
-    heavy_mean_at_d: float | None = None
-    """HM@D of the last round, over the problems judged so far."""
+    heavy_mean_at_d: float | None = None  # HM@D of the last round, over the problems judged so far
     problems_per_minute: float | None = None
     """Recent problems per minute; this and the next two fields are null until known."""
     tokens_per_s: float | None = None  # new completion tokens per second
@@ -179,7 +178,9 @@ class StatusWriter:
                 for row in rows:
                     _add(status.statuses, row["status"].partition(":")[0])
             elif step in self._right:
-                self._right[step] += [_share_right(_samples(row, step)) for row in rows]
+                for samples in (_samples(row, step) for row in rows):
+                    labels = [(each["verdict"] or {}).get("label") for each in samples]
+                    self._right[step].append(labels.count("correct") / max(1, len(labels)))
 
     def on_sample(self, step: str, tokens: int) -> None:
         """Count a response that a step received from its model."""
@@ -193,7 +194,12 @@ class StatusWriter:
     def writing(self) -> Iterator[None]:
         """Keep the file up to date until the block ends, then delete it."""
         self.write()
-        thread = threading.Thread(target=self._keep_writing, daemon=True)
+
+        def keep_writing() -> None:
+            while not self._ends.wait(EVERY_S):
+                self.write()
+
+        thread = threading.Thread(target=keep_writing, daemon=True)
         thread.start()
         try:
             yield
@@ -237,10 +243,6 @@ class StatusWriter:
                 spent_tokens=round(balance.spent_tokens) if balance else 0,
                 spent_usd=balance.spent_usd if balance and self._is_priced else free,
             )
-
-    def _keep_writing(self) -> None:
-        while not self._ends.wait(EVERY_S):
-            self.write()
 
     def _balance(self) -> Balance | None:
         """Return the balance of the account; None if there is none or it cannot be read now."""
@@ -368,11 +370,6 @@ def _samples(row: Row, step: str) -> list[Row]:
         return list(row.get("pool", ()))
     round = int(step.rpartition("_")[2])
     return [each for each in row.get("deliberations", ()) if each["round"] == round]
-
-
-def _share_right(samples: list[Row]) -> float:
-    labels = [(sample["verdict"] or {}).get("label") for sample in samples]
-    return labels.count("correct") / max(1, len(labels))
 
 
 def _add(counts: dict[str, int], name: str) -> None:

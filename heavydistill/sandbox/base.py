@@ -45,8 +45,7 @@ class Limits:
     """Limit of the processor time of all threads, in seconds; may be exceeded by up to a second."""
     wall_s: float
     """Seconds until the program is killed; generous, because a busy machine delays programs."""
-    memory_mb: int
-    """Limit of the address space in MiB, including the interpreter."""
+    memory_mb: int  # Limit of the address space in MiB, including the interpreter
     output_bytes: int
     """Maximum number of bytes of standard output; the same limit applies to standard error."""
 
@@ -61,8 +60,7 @@ class SandboxResult:
     stdout: bytes = b""
     """Standard output, cut at ``Limits.output_bytes``; ``stderr`` is cut in the same way."""
     stderr: bytes = b""
-    cpu_s: float = 0.0
-    """Processor time in seconds, including the start; 0.0 if unknown."""
+    cpu_s: float = 0.0  # Processor time in seconds, including the start; 0.0 if unknown
 
 
 class Sandbox(abc.ABC):

@@ -41,14 +41,7 @@ from pathlib import Path
 from typing import IO
 
 from heavydistill.sandbox import packages, seccomp
-from heavydistill.sandbox.base import (
-    LAUNCHER,
-    Ended,
-    Limits,
-    Sandbox,
-    SandboxResult,
-    unavailable,
-)
+from heavydistill.sandbox.base import LAUNCHER, Ended, Limits, Sandbox, SandboxResult, unavailable
 
 # --- The Python of the sandbox: the Python of this process without its packages, i.e. the base of a
 # virtual environment. Once per process, it reports which files it needs: it loads every extension

@@ -279,11 +279,7 @@ def _listed(folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[BinaryIO]:
-    """Open a segment.
-
-    Raises:
-        JournalError: The path is not a file, or reading fails.
-    """
+    """Open a segment. Raises JournalError if the path is not a file, or reading fails."""
     try:
         if not path.is_file():  # a folder, a broken link, or a pipe, which would block
             raise JournalError(

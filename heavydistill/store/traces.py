@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError, RunError, remedy
-from heavydistill.schema import (
-    READABLE_VERSIONS,
-    Trace,
-    arrow_schema,
-    from_row,
-    to_row,
-)
+from heavydistill.schema import READABLE_VERSIONS, Trace, arrow_schema, from_row, to_row
 from heavydistill.store.segment import sync
 
 if TYPE_CHECKING:

@@ -40,12 +40,9 @@ _BRACE = re.compile(r"\\[\\{}]|[{}]")
 class Box:
     r"""Position of a ``\boxed{...}`` or ``\fbox{...}`` in a text."""
 
-    start: int
-    """Index of the backslash."""
-    inside: int
-    """Index after the opening brace."""
-    closes: int | None
-    """Index of the closing brace; None if it is missing."""
+    start: int  # Index of the backslash
+    inside: int  # Index after the opening brace
+    closes: int | None  # Index of the closing brace; None if it is missing
 
     def content(self, text: str) -> str:
         return text[self.inside : self.closes].strip()

@@ -91,14 +91,11 @@ def question(
 class JudgeRules:
     """What a judge is asked about, how it is asked, and what its replies mean."""
 
-    model: str
-    """Name of the model, for the record."""
+    model: str  # Name of the model, for the record
     prompt: Prompt
     replies: Replies
-    reasons: Collection[str] | None
-    """See ``answer_for_judge``."""
-    control_tokens: tuple[str, ...]
-    """Control tokens of the judge's tokenizer, if known."""
+    reasons: Collection[str] | None  # See ``answer_for_judge``
+    control_tokens: tuple[str, ...]  # Control tokens of the judge's tokenizer, if known
 
     @property
     def name(self) -> str:

@@ -38,16 +38,11 @@ class CommonMarker:
     """A marker in most of the responses in which no answer was found."""
 
     marker: str
-    count: int
-    """Number of responses with the marker in their last line."""
-    of: int
-    """Number of responses that were read and in which no answer had been found."""
-    judged: int
-    """Number of responses that were judged with the marker."""
-    answers: int
-    """Number of judged responses in which a final answer was found."""
-    right: int
-    """Number of judged responses that are correct."""
+    count: int  # Number of responses with the marker in their last line
+    of: int  # Number of responses that were read and in which no answer had been found
+    judged: int  # Number of responses that were judged with the marker
+    answers: int  # Number of judged responses in which a final answer was found
+    right: int  # Number of judged responses that are correct
 
 
 def shared_marker(

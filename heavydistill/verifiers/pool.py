@@ -57,10 +57,8 @@ _REFERENCE_LIMITS = 3
 class TimedVerdict:
     """A verdict and how long it took."""
 
-    verdict: Verdict
-    """The verdict; the same for equal responses unless a limit is exceeded."""
-    seconds: float
-    """Seconds that the decision took; 0 if it needed no worker. Not stored in rows."""
+    verdict: Verdict  # The verdict; the same for equal responses unless a limit is exceeded
+    seconds: float  # Seconds that the decision took; 0 if it needed no worker. Not stored in rows.
 
 
 class VerdictPool:

@@ -36,8 +36,7 @@ class Candidate:
 
     verifier: Verifier
     problem: Problem
-    answer: str
-    """Result of ``Verifier.extract``."""
+    answer: str  # Result of ``Verifier.extract``
 
 
 def screen_generation(problem: Problem, generation: Generation) -> Verdict | Candidate:
@@ -51,9 +50,7 @@ def screen_generation(problem: Problem, generation: Generation) -> Verdict | Can
 def screen(problem: Problem, text: str) -> Verdict | Candidate:
     """Return the verdict on a response, or a candidate if the verifier must decide.
 
-    The response may include its thinking.
-
-    Never raises, not even for a problem whose verifier does not exist.
+    The response may include its thinking. Never raises, not even for an unknown verifier.
     """
     if not isinstance(text, str) or _HALF_CHARACTER.search(text):
         return _undecided(problem, "not_text")

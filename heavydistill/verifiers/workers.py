@@ -79,16 +79,13 @@ _CONTROL_GROUP = Path("/sys/fs/cgroup")
 class TaskOutcome:
     """Outcome of a task: a value or a fault, and the time."""
 
-    value: Any = None
-    """Returned value; None if there is none."""
+    value: Any = None  # Returned value; None if there is none
     fault: str | None = None
     """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``; None if it succeeded."""
-    evidence: str = ""
-    """What the verifier raised, if it did; see ``error_evidence``."""
+    evidence: str = ""  # What the verifier raised, if it did; see ``error_evidence``
     seconds: float = 0.0
     """Seconds that the task took in the process; the time limit if it was killed."""
-    was_ready: bool = True
-    """Whether the process had prepared the verifier before the task."""
+    was_ready: bool = True  # Whether the process had prepared the verifier before the task
 
 
 def default_size() -> int:

@@ -180,11 +180,8 @@ def _read(sets: Path, trainer: ExportTarget) -> Export:
             f"{sets} has no rows for {trainer.title} ({why})", "Build sets with more rows."
         )
     template, student = sets / CHAT_TEMPLATE, manifest.student.name
-    profile = (
-        profile_file(student)
-        if student in shipped("configs/teachers") or Path(student).is_file()
-        else None
-    )
+    is_profile = student in shipped("configs/teachers") or Path(student).is_file()
+    profile = profile_file(student) if is_profile else None
     prompts = (
         row["prompt_tokens"]
         for split in rows.get(RL, ())
@@ -253,10 +250,6 @@ def _spoken(row: Row) -> Row:
     return {"messages": [*row["prompt"], {"role": turn["role"], "content": text}]}
 
 
-def _prompt_and_completion(row: Row) -> Row:
-    return {"prompt": row["prompt"], "completion": row["completion"]}
-
-
 def _rewarded(row: Row, **more: object) -> Row:
     """Return the columns that the reward needs, and the columns ``more``."""
     return {**{name: row[name] for name in _OF_REWARD}, **more}
@@ -285,7 +278,7 @@ TRAINERS = {
         title="TRL",
         templates=_TEMPLATES / "trl",
         version="1.16",
-        sft_row=_prompt_and_completion,
+        sft_row=lambda row: {"prompt": row["prompt"], "completion": row["completion"]},
         rl_row=_rewarded_prompt,
         in_parquet=True,
         sft_command="trl sft --config {name}.yaml",
@@ -329,10 +322,7 @@ TRAINERS = {
         rl_row=_rewarded_prompt,
         sft_command="PYTHONPATH=. axolotl train {name}.yaml",
         rl_command="PYTHONPATH=. axolotl train {name}.yaml",
-        files={
-            "heavydistill_axolotl/__init__.py": "",
-            "heavydistill_axolotl/sft.py": "sft.py.txt",
-        },
+        files={"heavydistill_axolotl/__init__.py": "", "heavydistill_axolotl/sft.py": "sft.py.txt"},
     ),
 }
 plugins.ship("exporter", TRAINERS)

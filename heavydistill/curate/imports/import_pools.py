@@ -41,12 +41,7 @@ import heavydistill
 from heavydistill.config.run import Problems
 from heavydistill.config.sets import ImportConfig
 from heavydistill.config.yaml import as_section
-from heavydistill.curate.imports.formats import (
-    FORMATS,
-    UNKNOWN_MODEL,
-    ImportedAttempt,
-    by_seed,
-)
+from heavydistill.curate.imports.formats import FORMATS, UNKNOWN_MODEL, ImportedAttempt, by_seed
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.heavy import voting
 from heavydistill.metrics.summary import Summary, summarize

@@ -45,20 +45,8 @@ _ANSWER_TOKENS = 16  # ``max_tokens`` of a plain prompt; only the count of its t
 _LONGER = 1.25  # Ratio from which a prompt is clearly longer than one that was read whole
 _REMEMBERED = 4096  # Prompts; the samples of one prompt are requested close together
 # One token each in the usual vocabularies.
-PLAIN_WORDS = (
-    "the",
-    "and",
-    "that",
-    "have",
-    "for",
-    "not",
-    "with",
-    "you",
-    "this",
-    "but",
-    "from",
-    "they",
-)
+_WORDS = "the and that have for not with you this but from they"
+PLAIN_WORDS = tuple(_WORDS.split())
 # A server that refuses a long prompt does not cut it.
 _REFUSED: frozenset[Failure | None] = frozenset({"too_long", "context_overflow"})
 _log = logging.getLogger("heavydistill.models")

@@ -469,7 +469,8 @@ class OpenAIEngine:
                 await self._client.transport.ask(server.url, body, completion, on_piece, headers)
             seconds = self._loop.time() - started
             responses = completion.responses(len(samples), self.profile.think_tags, seconds)
-            self._note_tags(completion, responses[0])
+            if completion.place == "none" and responses[0].finish_reason == "stop":
+                self._is_plain = not responses[0].reasoning and self._is_plain is not False
             if completion.is_undercounted:
                 self._ask_singly("its usage counts fewer tokens than its samples can have")
             return _Outcome(responses)
@@ -497,11 +498,6 @@ class OpenAIEngine:
         most_tokens = most * samples if isinstance(most, int) else LONGEST_CONTEXT
         ends = self._able.finish_reasons
         return ChatCompletion("seed" in body, most_tokens, self._redact, ends)
-
-    def _note_tags(self, completion: ChatCompletion, response: Response) -> None:
-        """Note whether a whole text came without thinking, neither in a field nor in tags."""
-        if completion.place == "none" and response.finish_reason == "stop":
-            self._is_plain = not response.reasoning and self._is_plain is not False
 
     def _on_piece(
         self, request: Request, completion: ChatCompletion, live: LiveText | None

@@ -61,10 +61,7 @@ def stopped_for(reason: str) -> str:
 
 
 def ended(
-    response: Response,
-    reason: str,
-    measured: Mapping[str, FinishReason],
-    has_field: bool = False,
+    response: Response, reason: str, measured: Mapping[str, FinishReason], has_field: bool = False
 ) -> Response:
     """The response with the finish reason, or the failure, that the server's ``reason`` means.
 

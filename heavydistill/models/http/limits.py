@@ -166,8 +166,11 @@ class Servers:
         elif not (is_paused or (is_excused and server.works)):
             server.faults += 1
             if server.faults >= _FAULTS_IN_A_ROW:
-                self._pause(server, self._back_off(server.faults - _FAULTS_IN_A_ROW + 1))
-                self._warn_of_faults(server, response)
+                times = server.faults - _FAULTS_IN_A_ROW + 1
+                self._pause(server, back_off(times, self._longest_s))
+                if self._is_due(server, "faults"):
+                    what = f"does not work ({response.failure}, {server.faults} times in a row)"
+                    self._warn(server, what, response)
         self.release(server)
 
     def _note_refusal(self, server: Server, wait_s: float, is_paused: bool) -> None:
@@ -180,7 +183,7 @@ class Servers:
                 server.refused = 0
                 if share >= _PAUSED_SHARE:
                     server.pauses += 1
-                    self._pause(server, max(wait_s, self._back_off(server.pauses)))
+                    self._pause(server, max(wait_s, back_off(server.pauses, self._longest_s)))
         if wait_s > _BRIEF_S:
             self._pause(server, wait_s)
 
@@ -200,11 +203,6 @@ class Servers:
             what = f"is overloaded; {counts}; {most}{stops if is_first else ''}"
             self._warn(server, what, response)
 
-    def _warn_of_faults(self, server: Server, response: Response) -> None:
-        if self._is_due(server, "faults"):
-            what = f"does not work ({response.failure}, {server.faults} times in a row)"
-            self._warn(server, what, response)
-
     def _is_due(self, server: Server, kind: str) -> bool:
         """Whether to print a warning of this kind; at most one per half minute."""
         now = asyncio.get_running_loop().time()
@@ -218,9 +216,6 @@ class Servers:
         retry = f"; retry in {pause_s:.1f} s" if pause_s > 0 else ""
         message = " ".join((response.error or "").split())[:_WORDS]
         _log.warning("%s %s%s (%s)", server.url, what, retry, message)
-
-    def _back_off(self, times: int) -> float:
-        return back_off(times, self._longest_s)
 
     def _hand_out(self) -> None:
         while self._waiting:

@@ -119,9 +119,8 @@ def load_adapter(adapter: Adapter, dtype: torch.dtype | str | None) -> PeftModel
         message = " ".join(line.strip() for line in lines)
         raise _unfit(adapter, f"{type(error).__name__}: {message}") from error
     if strangers := [*report.missing_keys, *report.unexpected_keys]:
-        raise _unfit(
-            adapter, f"{len(strangers)} weights are in only one of both, e.g. {strangers[0]}"
-        )
+        what = f"{len(strangers)} weights are in only one of both, e.g. {strangers[0]}"
+        raise _unfit(adapter, what)
     _refuse_shared_ends(adapter, model)
     return adapted
 

@@ -38,12 +38,9 @@ _log = logging.getLogger("heavydistill.models")
 class TextTower:
     """The part of a vision-language model that reads and writes text."""
 
-    architecture: str
-    """Class of transformers that loads the whole model."""
-    name: str
-    """Name of the module, such as ``model.language_model``."""
-    linear: tuple[str, ...]
-    """Last parts of the names of its linear layers, sorted."""
+    architecture: str  # Class of transformers that loads the whole model
+    name: str  # Name of the module, such as ``model.language_model``
+    linear: tuple[str, ...]  # Last parts of the names of its linear layers, sorted
 
     @property
     def others(self) -> str:
@@ -160,9 +157,5 @@ def copy_processor(model: str, folder: Path, revision: str | None = None) -> Non
         (folder / name).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         copied += 1
     if not copied:
-        _log.warning(
-            "%s has no %s. Copy it to %s if you serve that model with vLLM.",
-            model,
-            " or ".join(PROCESSOR[:2]),
-            folder,
-        )
+        warning = "%s has no %s. Copy it to %s if you serve that model with vLLM."
+        _log.warning(warning, model, " or ".join(PROCESSOR[:2]), folder)

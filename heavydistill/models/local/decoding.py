@@ -22,12 +22,7 @@ from transformers import (
     PreTrainedConfig,
     StoppingCriteriaList,
 )
-from transformers.cache_utils import (
-    Cache,
-    DynamicCache,
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
-)
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.generation import GenerateDecoderOnlyOutput
 
 _STRETCH = 16  # Number of tokens after which finished rows are reported and dropped
@@ -41,6 +36,17 @@ def can_drop_rows(config: PreTrainedConfig) -> bool:
     """
     of_attention = (DynamicLayer, DynamicSlidingWindowLayer)
     return all(type(layer) in of_attention for layer in DynamicCache(config=config).layers)
+
+
+def padded(
+    prompts: Sequence[list[int]], pad: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The prompts, padded on the left to the longest one, and the mask; both (prompts, width)."""
+    width = max(map(len, prompts))
+    padding = [width - len(prompt) for prompt in prompts]
+    rows = [[pad] * n + prompt for n, prompt in zip(padding, prompts, strict=True)]
+    mask = [[0] * n + [1] * (width - n) for n in padding]
+    return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
 
 def write(

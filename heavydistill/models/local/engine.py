@@ -189,11 +189,11 @@ class LocalEngine:
         """Generate a batch; calls ``done`` for each request that was not interrupted."""
         from transformers import GenerationConfig
 
-        from heavydistill.models.local.decoding import can_drop_rows, write
+        from heavydistill.models.local.decoding import can_drop_rows, padded, write
 
         asked, pad = [requests[i] for i in batch], self.tokenizer.pad_token_id
         sampling, most = asked[0].sampling, asked[0].sampling.max_tokens
-        ids, mask = _padded([prompts[i] for i in batch], pad, self.model.device)
+        ids, mask = padded([prompts[i] for i in batch], pad, self.model.device)
         started = time.perf_counter()
 
         def processors_of(rows: Sequence[int]) -> LogitsProcessorList:
@@ -277,9 +277,7 @@ def base_revision(adapter: Adapter) -> str:
 def _revision(model: str, file: str, revision: str | None = None) -> str:
     """The commit of a Hub id that has ``file``; for a folder, a digest."""
     folder = Path(model)
-    if not folder.is_dir():
-        return commit_of(model, file, revision)
-    return folder_digest(folder)
+    return folder_digest(folder) if folder.is_dir() else commit_of(model, file, revision)
 
 
 def load_tokenizer(model: str) -> Tokenizer:
@@ -387,19 +385,6 @@ def _load(model: str) -> tuple[Tokenizer, PreTrainedModel]:
         eos_token_id=weights.generation_config.eos_token_id
     )
     return tokenizer, weights.to(device).eval()
-
-
-def _padded(
-    prompts: Sequence[list[int]], pad: int, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The prompts, padded on the left to the longest one, and the mask; both (prompts, width)."""
-    import torch
-
-    width = max(map(len, prompts))
-    padding = [width - len(prompt) for prompt in prompts]
-    rows = [[pad] * n + prompt for n, prompt in zip(padding, prompts, strict=True)]
-    mask = [[0] * n + [1] * (width - n) for n in padding]
-    return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
 
 def _keep_freed_memory() -> None:

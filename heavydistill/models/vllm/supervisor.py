@@ -42,9 +42,8 @@ def main(command: list[str]) -> int:
     server = os.posix_spawnp(command[0], command, os.environ, file_actions=[no_input])
     ended: dict[int, int] = {}
     while _reap(ended) and server not in ended and not signals:
-        if select.select([0], [], [], _POLL_S)[
-            0
-        ]:  # nothing is ever written, so a readable pipe is a closed pipe
+        # Nothing is ever written, so a readable pipe is a closed pipe.
+        if select.select([0], [], [], _POLL_S)[0]:
             break
     deadline = time.monotonic()
     if server not in ended:

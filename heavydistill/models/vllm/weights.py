@@ -4,8 +4,7 @@ One server is started, so thinker and deliberator must be one model, or adapters
 or a base model and its adapter. Each keeps its own name as the served name. What vLLM would serve
 as another model than this process does is refused: other templates or tokenizers than the served
 one, ranks that differ between layers, and thinking between control tokens, which vLLM leaves out of
-its answers.
-Not covered: a server per role.
+its answers. Not covered: a server per role.
 """
 
 from __future__ import annotations
@@ -133,10 +132,7 @@ def _lora(adapters: list[Adapter], base: str, has_role: bool) -> Flags:
 
 def _template(adapters: list[Adapter], base: str, has_role: bool) -> str:
     """The chat template that the server needs beside its own, which is the base's; or empty.
-
-    Raises:
-        ConfigError: Two of the models have different ones, and a server has one for all.
-    """
+    Raises ``ConfigError`` if two of the models have different ones."""
     names = [adapter.name for adapter in adapters] + ([base] if has_role else [])
     own = {name: _own_template(name) for name in (base, *names)}
     texts = {name: own[name][0] or own[base][0] for name in names}
@@ -147,11 +143,8 @@ def _template(adapters: list[Adapter], base: str, has_role: bool) -> str:
 
 
 def _tokenizer(adapters: list[Adapter], base: str, has_role: bool) -> str:
-    """The adapter whose tokenizer the server needs in place of its base's; or empty.
-
-    Raises:
-        ConfigError: Two of the models have different ones, and a server has one for all.
-    """
+    """The adapter whose tokenizer the server needs in place of its base's; or empty. Raises
+    ``ConfigError`` if two of the models have different ones."""
     if not any(adapter.own_tokenizer for adapter in adapters):
         return ""
     of_base = _rules(base, adapters[0].revision)

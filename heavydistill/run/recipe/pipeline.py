@@ -126,9 +126,8 @@ def paying(run: ResolvedRun) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         # The same run into a different folder is refused too.
         same = Path(config.journal or "") / f"run-{config.identity}.lock"
-        held.enter_context(
-            alone(same, "The same run is in progress, and both would pay for the same")
-        )
+        taken = "The same run is in progress, and both would pay for the same"
+        held.enter_context(alone(same, taken))
         held.enter_context(account_held(config))
         yield
 
@@ -185,10 +184,7 @@ def build_heavy_pipeline(
                 batches_in_flight=think.in_flight,
             )
         last = last >> Verify(
-            name="verify_pool",
-            column="pool",
-            verify=config.verify,
-            input_batch_size=think.batch,
+            name="verify_pool", column="pool", verify=config.verify, input_batch_size=think.batch
         )
         if config.judge:
             last = last >> judge_of(run, "pool", replay=replay, holder=holder)

@@ -19,14 +19,7 @@ from pydantic import Field, PrivateAttr
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.prompts import OwnPrompts
-from heavydistill.config.run import (
-    Attempts,
-    CacheChoice,
-    Language,
-    Problems,
-    Task,
-    Verifying,
-)
+from heavydistill.config.run import Attempts, CacheChoice, Language, Problems, Task, Verifying
 from heavydistill.errors import printable
 from heavydistill.heavy.episode import Episode, Rules, VerdictAsk, labelled
 from heavydistill.models.shared_resources import SharedResources

@@ -25,14 +25,7 @@ from heavydistill.models.tokenizer import reader_of
 from heavydistill.run.recipe.distilabel import StepInput, Task
 from heavydistill.run.recipe.llm import Conversation, HeavyLLM
 from heavydistill.run.recipe.steps import Row, advance, episode_of
-from heavydistill.schema import (
-    Deliberation,
-    Problem,
-    Trajectory,
-    Verdict,
-    from_row,
-    to_row,
-)
+from heavydistill.schema import Deliberation, Problem, Trajectory, Verdict, from_row, to_row
 from heavydistill.store.journal import prompt_id
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.judge import FirstReplies, JudgeRules, question_id

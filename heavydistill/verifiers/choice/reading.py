@@ -125,18 +125,15 @@ class Reading:
     """Sorted letters; empty if no option is recognised. Some may not be letters of options."""
     is_sure: bool
     """False if the text can be read in another way, e.g. as a letter and another option's text."""
-    end: int
-    """Index in the text where reading stopped."""
+    end: int  # Index in the text where reading stopped
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Options of a question, as the problem shows them."""
 
-    letters: str
-    """Letters of the options, e.g. ``ABCD``."""
-    texts: tuple[str, ...]
-    """Texts of the options; empty if they are only in the problem's text."""
+    letters: str  # Letters of the options, e.g. ``ABCD``.
+    texts: tuple[str, ...]  # Texts of the options; empty if they are only in the problem's text
     by_key: dict[str, str]
     """Maps the normal form of an option's text, as written and in lower case, to the letters of the
     options that have it."""

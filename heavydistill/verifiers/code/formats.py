@@ -70,17 +70,12 @@ class IoTests:
 
     kind: Literal["stdio", "functional", "asserts"]
     """How the tests run: programs that read stdin, function calls, or assertions."""
-    tests: tuple[object, ...]
-    """Tests in the form that ``inside.perform`` expects."""
-    right: tuple[Tree, ...]
-    """Expected outputs, or expected values as trees."""
+    tests: tuple[object, ...]  # Tests in the form that ``inside.perform`` expects
+    right: tuple[Tree, ...]  # Expected outputs, or expected values as trees
     tolerance: float | None = None
-    in_tokens: bool = False
-    """Whether outputs are compared word by word; if false, line by line."""
-    after: str = ""
-    """Code that runs after the program, in the program's module."""
-    of_livecodebench: bool = False
-    """Whether the rules of LiveCodeBench's grader apply."""
+    in_tokens: bool = False  # Whether outputs are compared word by word; if false, line by line
+    after: str = ""  # Code that runs after the program, in the program's module
+    of_livecodebench: bool = False  # Whether the rules of LiveCodeBench's grader apply
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +95,9 @@ class Rehearsable:
 class Task:
     """The tests of a problem, and how to run the program."""
 
-    names: tuple[str, ...]
-    """Names that the program must define."""
-    prompt: str
-    """Code that the program completes; may be empty."""
-    as_python: bool
-    """Whether 1, 1.0 and True count as equal."""
+    names: tuple[str, ...]  # Names that the program must define
+    prompt: str  # Code that the program completes; may be empty
+    as_python: bool  # Whether 1, 1.0 and True count as equal
     tests: IoTests | Rehearsable
 
 

@@ -55,13 +55,7 @@ from heavydistill.verifiers.code.answer import program_in
 from heavydistill.verifiers.code.formats import IoTests, Rehearsable, Task, task_of
 from heavydistill.verifiers.code.rehearsal import PASSED, NotRehearsedError, Result, failure
 from heavydistill.verifiers.code.running import MOST_VALUE, NobodysFault, ProgramOutcome, run_tests
-from heavydistill.verifiers.code.values import (
-    Likeness,
-    Tree,
-    likeness,
-    likeness_of_outputs,
-    shown,
-)
+from heavydistill.verifiers.code.values import Likeness, Tree, likeness, likeness_of_outputs, shown
 
 MOST_CHARACTERS = 200_000
 _OUTPUT_ROOM = 65_536

@@ -67,10 +67,6 @@ def _matches(text: str, word: str) -> int:
     return len(re.findall(re.escape(word), text, re.IGNORECASE))
 
 
-def _has_no_forbidden_word(text: str, words: tuple[str, ...]) -> bool:
-    return not any(_stands_alone(word, text) for word in words)
-
-
 def _stands_alone(word: str, text: str) -> bool:
     """Whether ``word`` occurs as a whole word."""
     before = r"\b" if re.match(r"\w", word) and not _NO_BLANKS.match(word[0]) else ""
@@ -81,10 +77,6 @@ def _stands_alone(word: str, text: str) -> bool:
 def _begins_paragraph(text: str, count: int, nth: int, word: str) -> bool:
     paragraphs = [part for part in text.split("\n\n") if part.strip()]
     return len(paragraphs) == count and first_word(paragraphs[nth - 1]) == word
-
-
-def _has_postscript(text: str, marker: str) -> bool:
-    return bool(re.search(_POSTSCRIPTS.get(marker, re.escape(marker)), text, re.IGNORECASE))
 
 
 def _is_json(text: str) -> bool | None:
@@ -123,7 +115,10 @@ KINDS: dict[str, Kind] = {
     "keywords:frequency": Kind(
         _compared(_matches), {"keyword": phrase, "frequency": number, "relation": relation}
     ),
-    "keywords:forbidden_words": Kind(_has_no_forbidden_word, {"forbidden_words": phrases}),
+    "keywords:forbidden_words": Kind(
+        lambda text, words: not any(_stands_alone(word, text) for word in words),
+        {"forbidden_words": phrases},
+    ),
     "keywords:letter_frequency": Kind(
         _compared(lambda text, letter: text.lower().count(letter.lower())),
         {"letter": letter, "let_frequency": number, "let_relation": relation},
@@ -145,7 +140,12 @@ KINDS: dict[str, Kind] = {
     "detectable_content:number_placeholders": Kind(
         lambda text, count: placeholders(text) >= count, {"num_placeholders": number}
     ),
-    "detectable_content:postscript": Kind(_has_postscript, {"postscript_marker": phrase}),
+    "detectable_content:postscript": Kind(
+        lambda text, mark: bool(
+            re.search(_POSTSCRIPTS.get(mark, re.escape(mark)), text, re.IGNORECASE)
+        ),
+        {"postscript_marker": phrase},
+    ),
     "detectable_format:number_bullet_lists": Kind(
         lambda text, count: bullets(text) == count, {"num_bullets": number}
     ),

@@ -27,13 +27,7 @@ from itertools import pairwise
 
 import yaml
 
-from heavydistill.verifiers.instructions.arguments import (
-    Kind,
-    index,
-    number,
-    phrase,
-    verbatim,
-)
+from heavydistill.verifiers.instructions.arguments import Kind, index, number, phrase, verbatim
 from heavydistill.verifiers.instructions.counts import split_sentences, words
 
 MISSING = {
@@ -41,8 +35,6 @@ MISSING = {
     "words:odd_even_syllables": "a dictionary of syllables (syllapy)",
 }
 """Instructions that are not checked, and what they need."""
-
-
 _LISTS: dict[str, str] = yaml.safe_load(
     (resources.files("heavydistill.verifiers.instructions") / "ifbench.yaml").read_text("utf-8")
 )
@@ -89,10 +81,6 @@ def _alphabet(text: str) -> bool:
     return begin >= 0 and all(
         initial == letters[(begin + place) % 26] for place, initial in enumerate(initials)
     )
-
-
-def _few_vowels(text: str) -> bool:
-    return "\n" not in text.strip() and len({*text.lower()} & {*"aeiou"}) <= 3
 
 
 def _japanese(text: str, every: int) -> bool:
@@ -324,10 +312,6 @@ def _changed(text: str, prompt: str) -> bool:
     return ours[1:] == theirs[1:] and ours[:1] != theirs[:1]
 
 
-def _span(text: str, prompt: str, start: int, end: int) -> bool:
-    return text.strip().lower() == prompt[start : end + 1].strip().lower()
-
-
 # --- Single tasks.
 _QUESTION = re.compile(r"Question \d+[.|):;]?\s*")
 _OPTION = re.compile(r"[A-Ea-e][.|)]\s*\w+")
@@ -335,10 +319,6 @@ _AFRICA = 52  # lines
 _CAPITALS = _LISTS["capitals"].split()
 _QUOTED = re.compile(r'"([^"\n]*)"')
 _LIFE_OF_NAPOLEON = range(1769, 1822)
-
-
-def _multiples(text: str) -> bool:
-    return re.findall(r"\d+", text) == ["14", "21", "28", "35", "42", "49"]
 
 
 def _questions(text: str) -> bool:
@@ -382,10 +362,6 @@ def _rows(text: str, columns: str, delimiter: str = ",") -> list[list[str]] | No
         return None
     are_whole = all(len(row) == len(columns.split()) for row in rows)
     return rows[1:] if rows[:1] == [columns.split()] and are_whole else None
-
-
-def _cities(text: str) -> bool:
-    return len(_rows(text, "ID Country City Year Count") or ()) == 7
 
 
 def _products(text: str) -> bool:
@@ -445,7 +421,9 @@ KINDS: dict[str, Kind] = {
     "ratio:overlap": Kind(_overlap, {"reference_text": verbatim, "percentage": index}),
     "ratio:sentence_words": Kind(_alike_and_different, {}),
     "words:alphabet": Kind(_alphabet, {}),
-    "words:vowel": Kind(_few_vowels, {}),
+    "words:vowel": Kind(
+        lambda text: "\n" not in text.strip() and len({*text.lower()} & {*"aeiou"}) <= 3, {}
+    ),
     "words:consonants": Kind(lambda text: all(map(_CLUSTER.search, _tokens(text))), {}),
     "words:palindrome": Kind(
         lambda text: sum(len(w) >= 5 and w.isalpha() and w == w[::-1] for w in _bare(text)) >= 10,
@@ -483,21 +461,28 @@ KINDS: dict[str, Kind] = {
     "format:title_case": Kind(_title_case, {}),
     "format:output_template": Kind(_template, {}),
     "format:no_whitespace": Kind(lambda text: not re.search(r"\s", text.strip()), {}),
-    "custom:multiples": Kind(_multiples, {}),
+    "custom:multiples": Kind(
+        lambda text: re.findall(r"\d+", text) == ["14", "21", "28", "35", "42", "49"], {}
+    ),
     "custom:mcq_count_length": Kind(_questions, {}),
     "custom:reverse_newline": Kind(_africa, {}),
     "custom:word_reverse": Kind(lambda text: "bald eagle" in " ".join(_bare(text)[::-1]), {}),
     "custom:character_reverse": Kind(lambda text: "elgae dlab" in text.lower(), {}),
     "custom:sentence_alphabet": Kind(_from_a_to_z, {}),
     "custom:european_capitals_sort": Kind(_capitals, {}),
-    "custom:csv_city": Kind(_cities, {}),
+    "custom:csv_city": Kind(
+        lambda text: len(_rows(text, "ID Country City Year Count") or ()) == 7, {}
+    ),
     "custom:csv_special_character": Kind(_products, {}),
     "custom:csv_quotes": Kind(_grades, {}),
     "custom:date_format_list": Kind(_dates, {}),
     "repeat:repeat_change": Kind(_changed, {"prompt_to_repeat": phrase}),
     "repeat:repeat_simple": Kind(lambda text: text.strip().lower() == _REPEATED.lower(), {}),
     "repeat:repeat_span": Kind(
-        _span, {"prompt_to_repeat": verbatim, "n_start": index, "n_end": index}
+        lambda text, prompt, start, end: (
+            text.strip().lower() == prompt[start : end + 1].strip().lower()
+        ),
+        {"prompt_to_repeat": verbatim, "n_start": index, "n_end": index},
     ),
 }
 """The instructions by their ids in allenai/IFBench."""

@@ -63,10 +63,8 @@ _AFTER_MARKER = re.compile(r"^[\s:：是为=*]+")
 class Found:
     """A final answer, with facts from the text around it."""
 
-    answer: str
-    """The answer as LaTeX."""
-    earlier: tuple[str, ...] = ()
-    """Contents of the preceding boxes, without repetitions."""
+    answer: str  # The answer as LaTeX
+    earlier: tuple[str, ...] = ()  # Contents of the preceding boxes, without repetitions
     doubt: str | None = None
     """Reason code if the text around the answer makes it ambiguous; otherwise None."""
 

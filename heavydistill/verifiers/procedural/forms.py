@@ -27,22 +27,10 @@ _MATRIX = re.compile(
 _FRACTION = re.compile(r"(-?) ?\\[dt]?frac ?\{ ?([0-9]+) ?\} ?\{ ?([0-9]+) ?\}")
 _POWER_OF_TEN = re.compile(r"([0-9]) ?[×·*] ?10 ?(?:\^|\*\*) ?\{? ?([+-]?[0-9]+) ?\}?$")
 _MACROS = {
-    "times": "×",
-    "cdot": "·",
-    "rightarrow": "→",
-    "longrightarrow": "→",
-    "to": "→",
-    "degree": "°",
-    "lbrack": "[",
-    "rbrack": "]",
-    "left": "",
-    "right": "",
-    "quad": " ",
-    "qquad": " ",
-    "newline": "\n",
-    "hline": "",
-    "displaystyle": "",
-    "approx": "≈",
+    **{"times": "×", "cdot": "·", "degree": "°", "approx": "≈", "lbrack": "[", "rbrack": "]"},
+    **dict.fromkeys(("rightarrow", "longrightarrow", "to"), "→"),
+    **dict.fromkeys(("left", "right", "hline", "displaystyle"), ""),
+    **{"quad": " ", "qquad": " ", "newline": "\n"},
 }
 _LINE_END = re.compile(r"\\\\(?: ?\[[0-9.]+ ?(?:pt|em|ex|mm)\])? ?\n?")
 _MACRO = re.compile(r"\\([A-Za-z]+) ?")

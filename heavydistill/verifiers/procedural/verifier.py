@@ -66,11 +66,7 @@ class Spec:
 
     @classmethod
     def from_args(cls, verifier_args: str) -> Spec:
-        """Read a spec from ``verifier_args``.
-
-        Raises:
-            ValueError: The arguments are malformed.
-        """
+        """Read a spec from ``verifier_args``. Raises ValueError if the arguments are malformed."""
         fields = json.loads(verifier_args)
         wanted = {"family": str, "seed": int, "size": int, "index": int, "settings": dict}
         if (

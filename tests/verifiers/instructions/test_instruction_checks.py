@@ -33,7 +33,7 @@ QUESTIONS = "\n\n".join(f"Question {n}: Who painted{' it' * n}?\n{OPTIONS}" for 
 CITIES = "ID,Country,City,Year,Count\n" + "\n".join(f"{n},Peru,Lima,2001,{n}" for n in range(7))
 QUOTED = '"Acme & Co"'
 PRODUCTS = "ProductID,Category,Brand,Price,Stock\n" + "\n".join(
-    f"{n},Toys,{'Acme' if n else chr(34) + 'Acme & Co' + chr(34)},5,1" for n in range(14)
+    f"{n},Toys,{'Acme' if n else QUOTED},5,1" for n in range(14)
 )
 GRADES = "\n".join(
     "\t".join(f'"{field}"' for field in row)
