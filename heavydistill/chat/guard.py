@@ -92,7 +92,6 @@ class Inspection:
         self._answer = str(fields["answer_text"]).strip()
 
     def faults(self) -> list[Fault]:
-        """Return the faults of the row."""
         problem, generation = str(self._row["problem"]), str(self._row["generation"])
         return [Fault(code, detail, problem, generation) for code, detail in self._found_wrong()]
 

@@ -241,7 +241,6 @@ def _keyword(name: str, annotation: object, default: object = None) -> inspect.P
 
 
 def _field(section: type[Any], key: str) -> FieldInfo:
-    """Return the field of a dotted key."""
     parent, _, rest = key.partition(".")
     field: FieldInfo = section.__pydantic_fields__[parent]
     return _field(_type(field.annotation), rest) if rest else field

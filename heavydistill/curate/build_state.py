@@ -312,7 +312,6 @@ class BuildState:
             return None
 
     def wording(self, role: prompts.Role, source: SourceRun, problem: Problem) -> prompts.Prompt:
-        """Return the prompt wording of a role for a problem of a run."""
         language = source.config.language if source.config else "en"
         own = self.prompts_of(source)
         return prompts.load(role, self._domain_of(source, problem), language, own)

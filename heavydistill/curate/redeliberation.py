@@ -216,7 +216,6 @@ def _require_room(run: ResolvedRun, longest: int, section: str) -> None:
 
 
 def requests_of(run: ResolvedRun, problem: Problem, cache: Cache) -> list[Request]:
-    """Return the requests for the deliberations on a cache."""
     return samples(
         conversation(cache.prompt, problem.history, run.config.system),
         run.deliberator.samples,

@@ -55,7 +55,6 @@ class SetFiles:
         return self.opened[name, split]
 
     def close(self) -> None:
-        """Close all open files."""
         while self.opened:
             self.opened.popitem()[1].close()
 

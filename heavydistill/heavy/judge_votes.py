@@ -82,7 +82,6 @@ class Vote:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the reply is a valid vote."""
         return self.said in _VALID
 
 

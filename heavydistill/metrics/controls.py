@@ -307,7 +307,6 @@ class _Answers:
             self.add(trace)
 
     def add(self, trace: Trace) -> None:
-        """Add a trace of the run."""
         round = self._round
         problem, deliberations = trace.problem.id, deliberations_of(trace, round)
         given: Sequence[Generation] = deliberations if round else trace.pool

@@ -92,7 +92,6 @@ class LiveText:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any text was passed on."""
         return self._has_thought or bool(self._answer)
 
     def add(self, thinking: str, text: str) -> None:

@@ -178,7 +178,6 @@ class ServerTokenizer:
         return self._cut(text, tokens, shortest, lambda n: text[len(text) - n :])
 
     def close(self) -> None:
-        """Close the journal."""
         if self._journal:
             self._journal.close()
 

@@ -70,7 +70,6 @@ class Grid:
 
 
 def share(value: Interval | None) -> IntervalCell:
-    """Return a cell with a share."""
     return IntervalCell(value)
 
 

@@ -380,7 +380,6 @@ def curve(curve: Curve, *, passes: bool = False) -> Grid:
 
 
 def point_name(point: Point) -> str:
-    """Return the name of a point of the curve."""
     name = _WAYS[point.way].format(k=point.k, d=point.d)
     return name + (f", round {point.rounds}" if point.rounds > 1 else "")
 

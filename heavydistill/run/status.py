@@ -225,7 +225,6 @@ class StatusWriter:
             self._on_status(status)
 
     def status(self) -> Status:
-        """Return the current status."""
         balance = self._balance()
         with self._lock:
             per_minute, per_second, left = self._pace()

@@ -163,7 +163,6 @@ class TrainingRecord(Section):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles that were trained."""
         return ("thinker", "deliberator") if self.role == "both" else (self.role,)
 
 

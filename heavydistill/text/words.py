@@ -70,7 +70,6 @@ def masked(tokens: Iterable[str]) -> list[str]:
 
 
 def is_number(token: str) -> bool:
-    """Return whether a token is a number."""
     return token[0].isdecimal()
 
 

@@ -118,7 +118,6 @@ class PolicyGuardOptions:
     guard_window: int = option(5, "Number of logged values whose median the guards compare.")
 
     def action_of(self, guard: str) -> str:
-        """Return the action that is set for a guard."""
         return str(getattr(self, f"guard_{guard}", OFF) or WARN)
 
 
@@ -276,7 +275,6 @@ def _undecided_because(
 
 
 def alarm_text(alarm: Alarm, guards: PolicyGuardOptions) -> str:
-    """Return the message of an alarm."""
     value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
     because = ", ".join(f"{reason} {share:.2g}" for reason, share in alarm.reasons.items())
     because = because and f" ({because})"

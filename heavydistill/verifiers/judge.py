@@ -144,7 +144,6 @@ class JudgeRules:
 
 
 def question_id(asked: str) -> str:
-    """The id of a question in a ballot."""
     return content_id("j", asked)
 
 

@@ -158,7 +158,6 @@ def _export(trainer: ExportTarget, sets: Path, out: Path) -> Export:
 
 
 def _read(sets: Path, trainer: ExportTarget) -> Export:
-    """Read the sets, and return what can be exported."""
     manifest = read_manifest(sets)
     rows, absent = {}, {}
     for name in TRAINED:

@@ -94,7 +94,6 @@ class PromptScorer:
             found.cancel()
 
     def close(self) -> None:
-        """Close the connections."""
         close_client(self._client)
 
     async def _all_scored(

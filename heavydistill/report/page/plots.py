@@ -51,7 +51,6 @@ class Series(NamedTuple):
 
 
 def shares_plot(title: str, axis: str, named: Sequence[tuple[str, Interval]]) -> Markup:
-    """Plot shares with their intervals, one per row."""
     bottom, ticks = _ROW * len(named), _ticks(value.low for _, value in named)
 
     def at(share: float) -> float:

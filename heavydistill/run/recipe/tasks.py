@@ -113,7 +113,6 @@ class EpisodeTask(HeavyTask):
         raise NotImplementedError
 
     def texts(self, row: Row) -> list[str]:
-        """Return the prompt."""
         return [ask.prompt for ask in self.begun(row)[1][:1]]
 
     def conversations(self, row: Row) -> list[Conversation]:
@@ -122,7 +121,6 @@ class EpisodeTask(HeavyTask):
         return [conversation(text, history) for text in self.texts(row)]
 
     def episode_after(self, row: Row, samples: list[dict[str, object]]) -> Episode:
-        """Return the episode with the samples."""
         episode, asks = self.begun(row)
         for ask, fields in zip(asks, samples, strict=True):
             episode.tell(ask, fields)

@@ -322,7 +322,6 @@ _MONEY = re.compile(r"\\\$|[€£¥₹¢]|\$(?=\d[\d,.]*\s+[a-z])")
 
 @lru_cache(maxsize=1024)
 def named(problem: str) -> frozenset[Unit]:
-    """The units that a problem names."""
     words = name_of(problem).split()
     names = [name_of(match["unit"]) for match in _TYPESET.finditer(" ".join(problem.split()))]
     names += [mark[0].strip("\\") for mark in _MONEY.finditer(problem)]
