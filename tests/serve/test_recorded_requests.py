@@ -16,6 +16,8 @@ from fault_server import FaultServer, faulty
 from runs import build, rows
 from serving import body_of, is_deliberation, post, serving
 
+from heavydistill.config.run import RunConfig, refuse_code_of_saved
+from heavydistill.errors import ConfigError
 from heavydistill.schema import Trace
 from heavydistill.store.traces import read_traces
 
@@ -241,20 +243,26 @@ def test_a_folder_of_something_else_is_refused(tmp_path, models):
     folder = tmp_path / "served"
     with serving(models.base_url, serve__out=str(folder)) as address:
         post(address, body_of())
-        with pytest.raises(Exception, match="another process") as caught:
+        with pytest.raises(ConfigError, match="another process") as caught:
             _open(models, folder)
         assert "--out" in str(caught.value)
-    with pytest.raises(Exception, match="another configuration"):
+    with pytest.raises(ConfigError, match="another configuration"):
         _open(models, folder, deliberate__rounds=2)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
-    with pytest.raises(Exception, match="is not empty"):
+    with pytest.raises(ConfigError, match="is not empty"):
         _open(models, tmp_path / "full")
 
 
 def _open(models: FaultServer, folder: Path, **keys: Any) -> None:
     with serving(models.base_url, serve__out=str(folder), **keys):
         pass
+
+
+def test_code_that_the_configuration_of_a_record_names_is_not_run_unasked(tmp_path):
+    (tmp_path / "traces").mkdir()
+    with pytest.raises(ConfigError, match="names Python files"):
+        refuse_code_of_saved(tmp_path / "config.yaml", RunConfig(plugins=["own.py"]), "name them")
 
 
 def test_a_disk_that_fails_costs_the_row_and_not_the_answer(tmp_path, models, caplog):
