@@ -27,7 +27,6 @@ class CompletionForm:
         self._about = {"id": self.id, "created": int(time.time()), "model": asked.model}
 
     def whole(self, answer: ServedAnswer, texts: Texts) -> dict[str, object]:
-        """The body of an answer that is not streamed."""
         choices = [
             {
                 "index": number,
@@ -40,15 +39,12 @@ class CompletionForm:
         return {**self._about, "object": "chat.completion", **more}
 
     def begin(self, choices: int) -> bytes:
-        """The chunk with the role."""
         return self._chunk({n: {"role": "assistant", "content": ""} for n in range(choices)})
 
     def news(self, texts: Texts) -> bytes:
-        """A chunk with further text."""
         return self._chunk({number: _message(*each) for number, each in texts.items()})
 
     def end(self, answer: ServedAnswer) -> bytes:
-        """The last chunks."""
         ends = {number: each.finish_reason for number, each in enumerate(answer.choices)}
         end = self._chunk({number: {} for number in ends}, ends, heavy=answer.heavy)
         if self._wants_usage:
@@ -56,7 +52,6 @@ class CompletionForm:
         return end + _DONE
 
     def failure(self, error: ApiError) -> bytes:
-        """The error in place of the last chunks."""
         return _event(error.body) + _DONE
 
     def _chunk(

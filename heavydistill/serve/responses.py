@@ -106,29 +106,24 @@ class ResponseForm:
         self._is_open = False  # whether the last one is
 
     def whole(self, answer: ServedAnswer, texts: Texts) -> dict[str, object]:
-        """The body of an answer that is not streamed."""
         reasoning, content = texts[0]
         self._output = [_item("reasoning", reasoning)] if reasoning else []
         self._output.append(_item("message", content))
         return self._answered(answer)
 
     def begin(self, choices: int) -> bytes:
-        """The first events of a stream."""
         begun = self._response("in_progress")
         return self._event("created", response=begun) + self._event("in_progress", response=begun)
 
     def news(self, texts: Texts) -> bytes:
-        """The events for further text."""
         reasoning, content = texts[0]
         return self._more("reasoning", reasoning) + self._more("message", content)
 
     def end(self, answer: ServedAnswer) -> bytes:
-        """The last events of a stream."""
         response = self._answered(answer)
         return self._closed() + self._event(str(response["status"]), response=response)
 
     def failure(self, error: ApiError) -> bytes:
-        """The last events of a stream without an answer."""
         fault = {"code": error.code or "server_error", "message": str(error)}
         failed = self._response("failed", error=fault, heavy=error.heavy)
         return self._closed() + self._event("failed", response=failed)
