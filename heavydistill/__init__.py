@@ -127,7 +127,7 @@ def generate(config: RunConfig | Mapping[str, Any], on_status: OnStatus | None =
 
 
 def _run(name: str, plan: Plan, on_status: OnStatus | None) -> RunResult:
-    from heavydistill.report.notebook import bar_of
+    from heavydistill.report.status import bar_of
     from heavydistill.run.generate import run
 
     with bar_of(name, on_status) as shows:

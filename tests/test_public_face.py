@@ -11,7 +11,7 @@ from runs import build, write_run
 
 import heavydistill as hd
 from heavydistill.errors import ConfigError
-from heavydistill.report.notebook import bar_of
+from heavydistill.report.status import bar_of
 from heavydistill.run.status import StageStatus, Status
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "python.md"

@@ -70,6 +70,13 @@ def evaluate(
             rich_help_panel="Controls",
         ),
     ] = 1,
+    adaptive: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a finished run, instead of models. Measures without a request what is "
+            "saved and lost if an answer on which the first attempts agree is not deliberated on."
+        ),
+    ] = None,
     benchmark: Benchmark = None,
     config: EvaluationFile = None,
     dry_run: DryRun = False,
@@ -87,6 +94,10 @@ def evaluate(
     """
     # Errors are reported before the slow imports.
     asked = run_config(keys, config, benchmark, "evaluate")
+    if adaptive:
+        others = [before, controls, benchmark, config, dry_run, orders > 1, full, {*keys} - {"out"}]
+        _stop_early(adaptive, asked, any(others))
+        return
     from heavydistill.experiments import evaluation
     from heavydistill.experiments.comparison import AFTER
     from heavydistill.models.contact import ServerProbe
@@ -124,6 +135,26 @@ def evaluate(
     if evaluated.controlled:
         print_controlled(evaluated.controlled, console)
     _end("Evaluation", plan.place, finished, console)
+
+
+def _stop_early(run: Path, asked: RunConfig, has_others: bool) -> None:
+    """Measure early stopping on a finished run, and write its folder."""
+    if has_others:
+        raise ConfigError(
+            "--adaptive reads a finished run and sends no request, so other flags have no effect",
+            "Give only --out with it.",
+        )
+    from heavydistill.experiments.adaptive import measure_stopping
+    from heavydistill.experiments.evaluation import ExperimentFolder
+    from heavydistill.metrics.stopping import ADAPTIVE, POLICY
+    from heavydistill.report.adaptive import print_stopping
+
+    out, console = ExperimentFolder.of(asked, "adaptive").folder, Console()
+    report = measure_stopping(run, out)
+    print_stopping(report, console)
+    say(f"Figures: {out / ADAPTIVE}", console)
+    if report.policy:
+        say(f"Policy: {out / POLICY}", console)
 
 
 @with_flags(

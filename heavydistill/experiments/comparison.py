@@ -57,7 +57,7 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
         ConfigError: A folder has no finished run, or the runs cannot be compared.
     """
     for folder in (a, b):
-        _refuse_unfinished(Path(folder))
+        refuse_unfinished(Path(folder))
     before, after = side_of(Path(a), A), side_of(Path(b), B)
     refuse_other_verdicts(before, after)
     return compare_sides(after, before, {})
@@ -121,7 +121,8 @@ def _minus_controls(run: Path, rounds: int) -> dict[str, dict[str, float]]:
     return minus_controls(all_traces(run), rounds, traces)
 
 
-def _refuse_unfinished(run: Path) -> None:
+def refuse_unfinished(run: Path) -> None:
+    """Raise ConfigError if a folder is not that of a finished run."""
     recover(run)
     if Workplace(run).is_claimed:
         raise ConfigError(f"{run} is still being written by a run", "Wait until it ends.")

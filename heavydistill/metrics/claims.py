@@ -1,4 +1,4 @@
-"""Metrics of claims: how many attempts a deliberation judges, and whether that is true.
+"""Metrics of what deliberations say of attempts: claims, whether they are true, and leaks.
 
     claim_coverage             share of the attempts shown on which a deliberation makes a claim
     claim_balanced_accuracy    mean of two shares of claims: of those on right attempts that say
@@ -8,14 +8,17 @@
                                those with the commonest answer right and all others wrong, on the
                                attempts on which there is a claim
     claim_accuracy_when_wrong  the balanced accuracy of deliberations whose own answer is wrong
+    leak_in_answer             share of deliberations whose visible answer speaks of attempts, which
+                               a user never sees
+    leak_in_thinking           share of deliberations whose thinking does, where it is meant to
 
 A claim is often the deliberation's own answer compared with that of the attempt, and then it is
 true where the answer is right: the last two tell whether there is more in it.
 
-``text.checked_claims`` says when a claim is true and what a contradiction is. Coverage and
-contradictions are means over problems. The accuracy is over all claims, because a problem often has
-only right or only wrong attempts; its interval resamples problems. Guessing, and the same word on
-all attempts, have an accuracy of 50 %.
+``text.checked_claims`` says when a claim is true and what a contradiction is, and ``text.mentions``
+when a text speaks of attempts. Coverage, contradictions and leaks are means over problems. The
+accuracy is over all claims, because a problem often has only right or only wrong attempts; its
+interval resamples problems. Guessing, and the same word on all attempts, have an accuracy of 50 %.
 
 Only complete deliberations count, since the others make no claims. Not covered: claims on undecided
 attempts in the accuracy.
@@ -38,8 +41,14 @@ from heavydistill.metrics.intervals import (
 )
 from heavydistill.schema import Generation, Trace
 from heavydistill.text.checked_claims import CheckedClaim, attempts_by_cache, checked_claims
+from heavydistill.text.mentions import speaks_of_attempts
 
-_MEANS = {"claim_coverage": "coverage", "self_contradiction_share": "contradictions"}
+_MEANS = {
+    "claim_coverage": "coverage",
+    "self_contradiction_share": "contradictions",
+    "leak_in_answer": "in_answer",
+    "leak_in_thinking": "in_thinking",
+}
 _ACCURACIES = {
     "claim_balanced_accuracy": "counts",
     "claim_vote_accuracy": "voted",
@@ -60,11 +69,13 @@ class ClaimFigures:
     on wrong attempts that say wrong, and of all claims on wrong attempts."""
     voted: _Counts  # the same of a vote, in place of these claims
     when_wrong: _Counts  # the same of deliberations with a wrong answer
+    in_answer: float = 0.0  # share of the deliberations whose answer speaks of attempts
+    in_thinking: float = 0.0  # share of those whose thinking does
 
     @classmethod
     def of(cls, trace: Trace, round: int) -> ClaimFigures | None:
         """The figures of a round, from 1; None if no complete deliberation was shown attempts."""
-        shown = attempts_by_cache(trace)
+        shown, asked = attempts_by_cache(trace), trace.problem.transcript
         read = [
             (each, checked_claims(each, shown[each.cache]), shown[each.cache])
             for each in deliberations_of(trace, round)
@@ -80,6 +91,8 @@ class ClaimFigures:
             when_wrong=_counts(
                 c for each, checked, _ in read if each.right is False for c in _judged(checked)
             ),
+            in_answer=fmean(speaks_of_attempts(each.answer_text, asked) for each, *_ in read),
+            in_thinking=fmean(speaks_of_attempts(each.reasoning, asked) for each, *_ in read),
         )
 
 
@@ -110,12 +123,12 @@ def _counts(claims: Iterable[tuple[bool | None, float]]) -> _Counts:
 def claim_metrics(problems: Iterable[ClaimFigures | None]) -> dict[str, Any]:
     """The metrics in ``NAMES`` over problems; None if no problem has a value.
 
-    Without any claim, only the coverage has a value.
+    Without any claim, only the coverage and the leaks have a value.
     """
     figures = [each for each in problems if each]
     values: dict[str, Interval | None] = dict.fromkeys(NAMES)
     for name, field in _MEANS.items():
-        if figures and (field == "coverage" or any(each.coverage for each in figures)):
+        if figures and (field != "contradictions" or any(each.coverage for each in figures)):
             values[name] = bootstrap_mean([getattr(each, field) for each in figures])
     for name, field in _ACCURACIES.items():
         counts = [getattr(each, field) for each in figures]

@@ -239,12 +239,14 @@ class Comparison(Changes):
     """Numbers of problems whose first deliberation of the last round is right in both, one or
     neither run; None if only one run was measured, or if a run has no deliberations."""
     claim_coverage: Change | None = None
-    """Metrics of ``claims``, as the next four, over the problems with complete deliberations in
+    """Metrics of ``claims``, as the next six, over the problems with complete deliberations in
     each run; None if the run after has no value."""
     claim_balanced_accuracy: Change | None = None
     self_contradiction_share: Change | None = None
     claim_vote_accuracy: Change | None = None
     claim_accuracy_when_wrong: Change | None = None
+    leak_in_answer: Change | None = None
+    leak_in_thinking: Change | None = None
     steps: dict[str, Change] = field(default_factory=dict)
     """Shares of ``steps.step_shares``, ``step_vote`` and ``heavy_minus_step_vote``; those of the
     vote are over the problems where it is defined in each run."""

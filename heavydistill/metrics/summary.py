@@ -176,6 +176,8 @@ class Summary(Metrics):
     self_contradiction_share: Interval | None = None
     claim_vote_accuracy: Interval | None = None
     claim_accuracy_when_wrong: Interval | None = None
+    leak_in_answer: Interval | None = None
+    leak_in_thinking: Interval | None = None
     steps: dict[str, StepRow] = field(default_factory=dict)  # see ``steps``
     step_vote: StepVote | None = None  # None if attempts are no chains of steps
     by_verifier: dict[str, Metrics]

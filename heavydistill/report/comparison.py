@@ -48,6 +48,7 @@ from heavydistill.report.grid import (
 )
 from heavydistill.report.summary import (
     claims_line,
+    leak_line,
     lost_samples,
     matched_lines,
     print_unanswered,
@@ -108,6 +109,7 @@ def _result_lines(comparison: Comparison) -> Iterator[str]:
     yield from _gains(comparison)
     for run in runs_of(comparison):
         yield from (f"Claims, {run.name}: {line}" for line in claims_line(run.summary))
+        yield from (f"Leak, {run.name}: {line}" for line in leak_line(run.summary))
         yield from (f"{run.name.capitalize()}: {line}" for line in steps.lines(run.summary))
     if worth := comparison.minus_controls.get(GARBLED):
         values = [value for value in (worth.before, worth.after, worth.difference) if value]

@@ -1,7 +1,9 @@
-"""Texts of a run in progress: on one line, as lines, and as lines with a bar."""
+"""A run in progress: on one line, as lines, as lines with a bar, and as a bar in a notebook."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from heavydistill.schema import OK
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from heavydistill.run.status import Status
+    from heavydistill.run.status import OnStatus, Status
 
 _QUIET_S = 10.0  # age in seconds from which a status is called old
 
@@ -105,3 +107,25 @@ def span(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+
+
+@contextlib.contextmanager
+def bar_of(name: str, on_status: OnStatus | None = None) -> Iterator[OnStatus | None]:
+    """Yield ``on_status``; in a notebook, if it is None, a function that updates a bar."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if on_status or not hasattr(shell, "kernel"):  # IPython in a terminal has no kernel
+        yield on_status
+        return
+    from tqdm.auto import tqdm
+
+    bars: list[tqdm] = []
+
+    def update(status: Status) -> None:
+        done, total = status.samples
+        if not bars:  # a bar cannot change its total
+            bars.append(held.enter_context(tqdm(desc=name, total=total, unit="sample")))
+        bars[0].n = done
+        bars[0].set_postfix_str(f"{status.finished:,} of {status.problems:,} problems")
+
+    with contextlib.ExitStack() as held:
+        yield update

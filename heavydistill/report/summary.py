@@ -79,6 +79,8 @@ CLAIMS = {  # name and meaning of the metrics in `metrics.claims`
     "claim_vote_accuracy": ("true claims of a vote", "that a vote over the attempts would make"),
     "claim_accuracy_when_wrong": ("true, own answer wrong", "of deliberations with a wrong answer"),
     "self_contradiction_share": ("self-contradictions", "of the deliberations"),
+    "leak_in_answer": ("leak", "of the visible answers speak of attempts"),
+    "leak_in_thinking": ("leak, thinking", "of the thinking does, as it may"),
 }
 CLAIMS_NOTE = (
     "A claim calls an attempt right or wrong. True, balanced: mean of the shares of right attempts "
@@ -130,6 +132,7 @@ def _result_lines(summary: Summary) -> Iterator[str]:
             f"wrong, and wrong on {regress.count:,} of {regress.of:,} whose vote is right"
         )
     yield from (f"Claims: {line}" for line in claims_line(summary))
+    yield from (f"Leak: {line}" for line in leak_line(summary))
     yield from steps.lines(summary)
     if len(summary.statuses) > 1:
         yield f"Traces: {listed(summary.statuses)}"
@@ -165,12 +168,20 @@ def shares_line(summary: Summary) -> str:
 
 def claims_line(summary: Summary) -> Iterator[str]:
     """Yield the metrics of claims on one line, if there are any claims."""
-    coverage, accuracy, vote, _, contradictions = (getattr(summary, key) for key in CLAIMS)
+    coverage, accuracy, vote, _, contradictions, *_ = (getattr(summary, key) for key in CLAIMS)
     if coverage and coverage.mean:
         beside = f"; of a vote {percent(vote.mean)}" if vote else ""
         true = f", {percent(accuracy.mean)} true (balanced{beside})" if accuracy else ""
         against = f"{percent(contradictions.mean)} self-contradictions"
         yield f"on {percent(coverage.mean)} of attempts{true}; {against}"
+
+
+def leak_line(summary: Summary) -> Iterator[str]:
+    """Yield how many answers, and how much of the thinking, speak of attempts; none without any."""
+    answer, thinking = summary.leak_in_answer, summary.leak_in_thinking
+    if answer and thinking:
+        shares = f"{percent(answer.mean)} of the answers, {percent(thinking.mean)} of the thinking"
+        yield f"{shares} speak of attempts"
 
 
 def lost_samples(summary: Summary) -> str:

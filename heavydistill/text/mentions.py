@@ -82,6 +82,14 @@ def named(text: str, problem: str = "") -> MentionSummary:
     return MentionSummary(numbers, any(place.kind == "several" for place in places))
 
 
+def speaks_of_attempts(text: str, problem: str = "") -> bool:
+    """Whether a text speaks of attempts of others, which whoever reads only the answer never saw.
+
+    Arguments as in ``named``.
+    """
+    return any(named(text, problem))
+
+
 def mentions(text: str, problem: str = "", shown: bool = False) -> list[Mention]:
     """Find all mentions in a text, sorted by language; arguments as in ``named``.
 

@@ -410,6 +410,35 @@ def test_a_teacher_deliberates_on_what_the_student_wrote(student_run):
         assert len(trace.deliberations) == 2 and all(d.verdict for d in trace.deliberations)
 
 
+def test_early_stopping_is_measured_on_a_finished_run_without_a_request(student_run, tmp_path):
+    out, journal = tmp_path / "stopping", student_run.parent / "journal"
+    before = {file: file.stat().st_size for file in journal.iterdir()}
+    told = ran("evaluate", f"--adaptive={student_run}", f"--out={out}")
+    report = json.loads((out / "adaptive.json").read_text())
+    assert (report["format"], report["k"]) == ("heavydistill-adaptive/1", 8)
+    assert report["choosing"] + report["confirming"] == 3
+    assert report["measured"]["thinker"] == ["micro-student"]
+    summary = summarize(read_traces(student_run))
+    rights = {(each["rule"], each["k"]): each["right"]["mean"] for each in report["rules"]}
+    assert rights["vote", 1] == pytest.approx(summary.mean_at_k.mean)
+    assert rights["vote", 8] == pytest.approx(summary.vote_at_k.mean)
+    assert rights["heavy", 8] == pytest.approx(summary.heavy_mean_at_d.mean)
+    tokens = {(p.way, p.k, p.d): p.tokens["completion"].mean for p in summary.curve.points}
+    spent = report["rules"][-1]["per_right"]["completion"]
+    assert spent == pytest.approx(tokens["deliberation", 8, 1] / rights["heavy", 8])
+    assert "stop if 2 agree" in told and "deliberation on 8" in told
+    assert not (out / "policy.json").exists(), "three problems show nothing"
+    assert {file: file.stat().st_size for file in journal.iterdir()} == before
+
+
+def test_early_stopping_takes_no_flag_of_a_run(student_run, tmp_path):
+    flags = [f"--adaptive={student_run}", f"--out={tmp_path}/x"]
+    for more in ("--k=4", "--before=micro", "--dry-run", "--orders=2", "--set=seed=3"):
+        done = run_command("evaluate", *flags, more)
+        assert done.returncode == 2 and messages.is_in(done.stderr, "adaptive_alone")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_the_same_pools_and_deliberator_give_the_same_run_and_ask_nobody(student_run, tmp_path):
     flags = [f"--pools={student_run}", f"--journal={student_run.parent / 'journal'}", "--d=2"]
     told = ran("generate", *flags, "--deliberator=micro", f"--out={tmp_path}/run")

@@ -66,6 +66,20 @@ def test_deliberations_that_failed_or_were_shown_nothing_do_not_count(make_trace
     assert claim_metrics([None, None]) == dict.fromkeys(NAMES)
 
 
+def test_a_leak_is_an_answer_that_speaks_of_attempts(trace):
+    """In the thinking it is what a deliberation is for."""
+    said = [
+        ("Attempt 1 forgets a sign.", "The sum is \\boxed{7}."),
+        ("", "Attempts 1 and 2 agree on \\boxed{7}."),
+    ]
+    told = [
+        dataclasses.replace(each, reasoning=thinking, answer_text=answer)
+        for each, (thinking, answer) in zip(trace.deliberations, said, strict=True)
+    ]
+    summary = summarize([dataclasses.replace(trace, deliberations=told)])
+    assert summary.leak_in_answer.mean == summary.leak_in_thinking.mean == 0.5
+
+
 def test_claims_of_a_later_round_are_on_the_deliberations_before_it(make_trace, with_cache):
     two = with_cache(make_trace(["8", "8"], ["7", "8"], ["7"]), ["t_0", "t_1"])
     two = with_cache(two, ["d1_1", "d1_0"], round=2)

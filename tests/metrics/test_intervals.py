@@ -16,6 +16,7 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     bootstrap_statistic,
     paired,
+    upper_bound,
     wilson,
 )
 
@@ -138,3 +139,17 @@ def test_problems_are_counted_by_who_is_right():
     assert dataclasses.astuple(told) == (2, 1, 1, 1, 1.0)
     with pytest.raises(ValueError):
         paired([True], [])
+
+
+def test_a_loss_that_nobody_saw_may_still_be_three_of_so_many():
+    assert upper_bound([0.0] * 1499, worst=1.0) == pytest.approx(3 / 1500)
+    assert upper_bound([-0.5] * 100, worst=1.0) > -0.5
+
+
+@pytest.mark.parametrize("share", [0.002, 0.01, 0.3])
+def test_the_bound_is_below_the_true_loss_in_at_most_one_case_of_twenty(share):
+    """Rare losses are where the bootstrap alone is below it most often."""
+    rng = np.random.default_rng(7)
+    counts = rng.binomial(500, share, size=2000)
+    bounds = {n: upper_bound([1.0] * n + [0.0] * (500 - n), worst=1.0) for n in {*counts.tolist()}}
+    assert np.mean([bounds[count] < share for count in counts.tolist()]) <= 0.06

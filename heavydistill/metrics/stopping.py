@@ -1,0 +1,300 @@
+"""Early stopping: what is lost and saved if deliberation is left out where attempts agree.
+
+The rule samples k attempts at once. If all of them have the same answer, that is the answer;
+otherwise all others of the K are sampled, and a deliberation of the last round is the answer. This
+is the only rule that recorded pools replay exactly: the recorded deliberations read all K.
+
+Each value of a problem is its expectation over all orders in which the K attempts may arrive; it is
+counted, not sampled. With m attempts of an answer, the first k all have it in C(m, k) of C(K, k)
+cases. The largest of k values is the i-th smallest of n in C(i - 1, k - 1) of C(n, k) cases.
+
+Tokens are counted as in ``curve``. Seconds are those of the run, under its load: attempts of one
+stage are sampled at once, so a stage takes as long as its slowest sample.
+
+The loss is the share of right answers that are lost against the better of vote and deliberation of
+all K. The number k is chosen on one half of the problems, and the loss on the other half decides.
+
+Not covered: deliberations on fewer attempts, which need requests; pools of another size than K.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist, fmean
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from heavydistill.config.versioned import read_versioned
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.estimators import deliberations_of, share_right, votes_at
+from heavydistill.metrics.intervals import Interval, bootstrap_mean, upper_bound
+from heavydistill.metrics.problem_figures import most_common
+from heavydistill.schema import Generation, Trace, Trajectory
+
+ADAPTIVE, FORMAT = "adaptive.json", "heavydistill-adaptive/1"
+POLICY, POLICY_FORMAT = "policy.json", "heavydistill-policy/1"
+MAX_LOSS = 0.005
+"""Share of right answers that a rule may lose, by the bound of its loss."""
+_FEWEST = 2  # attempts that can agree
+_Z = NormalDist().inv_cdf(0.95)
+
+Expense = Literal["completion", "usd", "seconds"]
+"""What an answer takes: tokens written, US dollars, or seconds."""
+EXPENSES: tuple[Expense, ...] = get_args(Expense)
+AnswerRule = Literal["vote", "stop", "heavy"]
+Usd = Callable[[Generation], float]
+"""Cost of one sample in US dollars; NaN if its price is unknown."""
+_Values = npt.NDArray[np.float64]
+
+
+class ExpectedAnswer(NamedTuple):
+    """One way to answer one problem; NaN where tokens, prices or seconds are unknown."""
+
+    right: float
+    stopped: float  # probability that nothing is deliberated
+    completion: float
+    usd: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingRow:
+    """One problem: votes of 1 to K attempts, rules that stop at 2 to K, and the deliberation."""
+
+    problem: str  # id of the problem
+    k: int  # number of attempts
+    d: int  # number of deliberations
+    answers: tuple[ExpectedAnswer, ...]
+
+    @classmethod
+    def of(cls, trace: Trace, usd: Usd) -> StoppingRow:
+        pool, k = trace.pool, len(trace.pool)
+        one, seconds = _mean_expenses(pool, usd), _seconds(pool)
+        votes = [
+            _expected(value, 1.0, n * one, largest(seconds, n))
+            for n, value in enumerate(votes_at(pool), 1)
+        ]
+        right, spent, deliberating_s = _deliberation(trace, usd)
+        whole = _expected(right, 0.0, k * one + spent, largest(seconds, k) + deliberating_s)
+        stops = [_stopping(pool, n, whole, deliberating_s, usd) for n in range(2, k + 1)]
+        return cls(trace.problem.id, k, len(trace.deliberations), (*votes, *stops, whole))
+
+
+def largest(values: Sequence[float], k: int, floor: float = 0.0) -> float:
+    """Mean, over all subsets of k values, of the largest one, or of ``floor`` if that is larger."""
+    if k == 0 or any(map(math.isnan, values)):
+        return math.nan if k else floor
+    subsets = math.comb(len(values), k)
+    return math.fsum(
+        math.comb(below, k - 1) / subsets * max(value, floor)
+        for below, value in enumerate(sorted(values))
+    )
+
+
+def _deliberation(trace: Trace, usd: Usd) -> tuple[float, _Values, float]:
+    """(share right, expenses, seconds) of one deliberation of the last round and all earlier ones.
+
+    The attempts are not included; without deliberations, all is 0.
+    """
+    last = max((each.round for each in trace.deliberations), default=0)
+    final = deliberations_of(trace, last)
+    spent, seconds = _mean_expenses(final, usd), fmean(_seconds(final) or [0.0])
+    for number in range(1, last):
+        earlier = deliberations_of(trace, number)
+        spent = spent + len(earlier) * _mean_expenses(earlier, usd)
+        seconds += largest(_seconds(earlier), len(earlier))
+    return share_right(final), spent, seconds
+
+
+def _stopping(
+    pool: Sequence[Trajectory], k: int, whole: ExpectedAnswer, deliberating_s: float, usd: Usd
+) -> ExpectedAnswer:
+    """The rule that stops if the first k attempts agree, and otherwise answers as ``whole``."""
+    n, right, goes_on = len(pool), 0.0, 1.0
+    spent: _Values = np.zeros(2)
+    seconds = largest(_seconds(pool), k) + largest(_seconds(pool), n - k)
+    votes = [each for each in pool if each.unusable_because is None]
+    for answer, m in Counter(each.extracted for each in votes).items():
+        if answer is None or m < k:
+            continue
+        chance = math.comb(m, k) / math.comb(n, k)
+        same = [each for each in votes if each.extracted == answer]
+        others = [each for each in pool if each.extracted != answer or each.unusable_because]
+        right += chance * share_right(same)
+        spent = spent + chance * k * _mean_expenses(same, usd)
+        goes_on -= chance
+        # The others, and those of the same answer that are not among the first, are not sampled.
+        seconds -= chance * largest(_seconds(same), m - k, max(_seconds(others), default=0.0))
+    right += goes_on * whole.right
+    spent = spent + goes_on * np.array([whole.completion, whole.usd])
+    return _expected(right, 1.0 - goes_on, spent, seconds + goes_on * deliberating_s)
+
+
+def _expected(right: float, stopped: float, spent: _Values, seconds: float) -> ExpectedAnswer:
+    return ExpectedAnswer(right, stopped, float(spent[0]), float(spent[1]), seconds)
+
+
+def _mean_expenses(samples: Sequence[Generation], usd: Usd) -> _Values:
+    """Mean tokens written and dollars of a sample; 0 without samples."""
+    rows = []
+    for each in samples:
+        is_known = min(each.prompt_tokens, each.completion_tokens) >= 0
+        written = each.completion_tokens if each.completion_tokens >= 0 else math.nan
+        rows.append((written, usd(each) if is_known else math.nan))
+    return np.mean(rows, axis=0) if rows else np.zeros(2)
+
+
+def _seconds(samples: Sequence[Generation]) -> list[float]:
+    return [each.latency_s if each.latency_s >= 0 else math.nan for each in samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Right answers lost against the better of vote and deliberation, as a share of problems."""
+
+    mean: float  # below 0 if right answers are gained
+    at_most: float  # one-sided 95 % bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFigures:
+    """One way to answer: right answers, expenses and the loss on each half of the problems."""
+
+    rule: AnswerRule
+    k: int  # attempts of a vote, attempts that have to agree, or all attempts
+    right: Interval
+    stopped: float  # share of problems without a deliberation
+    per_right: dict[Expense, float | None]
+    """Expenses per right answer, over the problems where they are known; None if they never are."""
+    saved: dict[Expense, float | None]
+    """Share of the expenses of the better of vote and deliberation that is saved, on the half that
+    confirms."""
+    chosen: Loss  # on the half on which a rule is chosen
+    confirmed: Loss  # on the other half
+
+
+Measured = dict[str, list[str]]
+"""What the figures are of: the models in the traces by role (``thinker``, ``deliberator``), the
+names and hashes of ``prompts``, and the names and versions of ``verifiers``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A rule whose loss was small on problems that did not choose it, as a service needs it."""
+
+    format: str = POLICY_FORMAT
+    measured: Measured
+    k: int  # number of attempts if the first do not agree
+    stop_at: int  # number of attempts that have to agree
+    problems: int  # number of problems that confirmed it
+    figures: RuleFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppingReport:
+    """What early stopping loses and saves on the pools of a run."""
+
+    format: str = FORMAT
+    measured: Measured
+    k: int  # number of attempts: the most common one
+    choosing: int  # number of problems that choose a rule
+    confirming: int  # number of problems that confirm it
+    other_sizes: int  # problems left out because they have another number of attempts
+    undeliberated: int  # problems without a deliberation, which count as wrong
+    baseline: AnswerRule  # ``vote`` or ``heavy``, the better one on all problems
+    rules: list[RuleFigures]
+    chosen: RuleFigures | None  # the chosen rule; None if the loss of each may be too large
+    policy: Policy | None  # None unless it was confirmed, and saves tokens
+    needs: int | None
+    """Problems of a half that would confirm a rule, estimated; None if there is a policy, or if
+    more problems would not help."""
+
+
+def stopping_report(rows: Sequence[StoppingRow], measured: Measured) -> StoppingReport:
+    """Measure all rules, choose one on half of the problems, and test it on the other half.
+
+    Raises ConfigError if there are fewer than two attempts, or two problems with as many.
+    """
+    k = most_common(row.k for row in rows)
+    used = [row for row in rows if row.k == k]
+    half = len(used) // 2
+    if k < _FEWEST or not half:
+        raise ConfigError(
+            f"The run has {len(used)} problem(s) with {k} attempt(s), so no two can agree",
+            "Give a run with --k 2 or more and several problems.",
+        )
+    used.sort(key=lambda row: hashlib.sha256(row.problem.encode()).digest())
+    table = np.array([row.answers for row in used])  # problems, rules, values
+    names: list[tuple[AnswerRule, int]] = [("vote", n) for n in range(1, k + 1)]
+    names += [("stop", n) for n in range(_FEWEST, k + 1)]
+    names += [("heavy", k)]
+    best = max(len(names) - 1, k - 1, key=lambda way: table[:, way, 0].mean())
+    rules = [_figures(*name, half, table[:, way], table[:, best]) for way, name in enumerate(names)]
+    stops = rules[k:-1]  # the first one stops wherever another one does
+    chosen = next((each for each in stops if each.chosen.at_most <= MAX_LOSS), None)
+    policy = None
+    if chosen and chosen.confirmed.at_most <= MAX_LOSS and (chosen.saved["completion"] or 0) >= 0:
+        policy = Policy(
+            measured=measured, k=k, stop_at=chosen.k, problems=len(used) - half, figures=chosen
+        )
+    lost = table[:, best, 0][:, None] - table[:, k:-1, 0]
+    return StoppingReport(
+        measured=measured,
+        k=k,
+        choosing=half,
+        confirming=len(used) - half,
+        other_sizes=len(rows) - len(used),
+        undeliberated=sum(not row.d for row in used),
+        baseline=names[best][0],
+        rules=rules,
+        chosen=chosen,
+        policy=policy,
+        needs=None if policy else _needed(lost, half),
+    )
+
+
+def read_policy(path: Path) -> Policy:
+    """Read the policy of a pair; raises ConfigError if it is missing or of another version."""
+    fix = "Write it again with `heavydistill evaluate --adaptive RUN`."
+    return read_versioned(path, Policy, POLICY_FORMAT, what="policy", missing=fix, other=fix)
+
+
+def _figures(rule: AnswerRule, k: int, half: int, values: _Values, best: _Values) -> RuleFigures:
+    """Figures of a rule from its values per problem; the first ``half`` problems choose."""
+    per_right, saved = dict[Expense, float | None](), dict[Expense, float | None]()
+    for column, expense in enumerate(EXPENSES, 2):
+        known = ~np.isnan(values[:, column] + best[:, column])
+        right = values[known, 0].sum()
+        per_right[expense] = float(values[known, column].sum() / right) if right else None
+        known[:half] = False
+        whole = best[known, column].sum()
+        saved[expense] = 1.0 - float(values[known, column].sum() / whole) if whole else None
+    lost = (best[:, 0] - values[:, 0]).tolist()
+    chosen, confirmed = (
+        Loss(fmean(some), upper_bound(some, worst=1.0)) for some in (lost[:half], lost[half:])
+    )
+    return RuleFigures(
+        rule=rule,
+        k=k,
+        right=bootstrap_mean(values[:, 0].tolist()),
+        stopped=float(values[:, 1].mean()),
+        per_right=per_right,
+        saved=saved,
+        chosen=chosen,
+        confirmed=confirmed,
+    )
+
+
+def _needed(lost: _Values, half: int) -> int | None:
+    """Problems for which the bound of one of these losses would be small enough, by its spread."""
+    means, spreads = lost.mean(axis=0), lost.std(axis=0)
+    room = np.where(means < MAX_LOSS, MAX_LOSS - means, np.nan)
+    sizes = np.ceil((_Z * spreads / room) ** 2)
+    return min((int(size) for size in sizes if size > half), default=None)

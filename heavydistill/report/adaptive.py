@@ -1,0 +1,89 @@
+"""Early stopping as a headline, lines and a table; ``metrics.stopping`` computes the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from heavydistill.metrics import stopping
+from heavydistill.metrics.stopping import RuleFigures, StoppingReport
+from heavydistill.report import grid as grids
+from heavydistill.report.grid import UNKNOWN, Grid, Line, counted, few_warning, percent, points
+from heavydistill.report.terminal import print_grid, print_lines, say
+
+_NAMES: dict[stopping.AnswerRule, str] = {
+    "vote": "vote of {k}",
+    "stop": "stop if {k} agree",
+    "heavy": "deliberation on {k}",
+}
+_NOTE = (
+    "Tokens written, US dollars and seconds are per right answer; a stage takes as long as its "
+    "slowest sample did in the run. Lost: points against the better of vote and deliberation, with "
+    "the one-sided 95% bound, on the problems that choose a rule and on the others."
+)
+
+
+def print_stopping(report: StoppingReport, console: Console) -> None:
+    """Print what early stopping saves and loses, and all rules."""
+    title, support = headline(report)
+    say(title, console, "bold")
+    print_lines([support, *lines(report)], console)
+    print_grid(curve(report), console)
+    measured = report.measured
+    print_lines([grids.versions(measured["prompts"], measured["verifiers"])], console)
+
+
+def headline(report: StoppingReport) -> tuple[str, str]:
+    """Return whether a rule loses little enough, and the numbers behind this."""
+    stops = (each for each in report.rules if each.rule == "stop")
+    shown = report.chosen or min(stops, key=lambda each: each.chosen.at_most)
+    loss, over = shown.chosen, counted(report.choosing, "problem")
+    if report.chosen:
+        loss, over = shown.confirmed, f"{counted(report.confirming, 'problem')} that did not choose"
+    change = f"{'loses' if loss.mean > 0 else 'gains'} {abs(100 * loss.mean):.1f} points"
+    bound = f"one-sided 95% bound of the loss {points(loss.at_most)}"
+    support = f"Stopping where {shown.k} agree {change} ({bound}) over {over}."
+    support = " ".join([support, *few_warning(report.confirming)])
+    if report.policy:
+        saved = shown.saved["completion"]
+        tokens = f"{percent(saved)} of the tokens written" if saved is not None else "attempts"
+        return f"Stopping where the first {shown.k} attempts agree saves {tokens}", support
+    which = "confirmed" if report.chosen else "shown"
+    return f"No rule {which} that saves tokens and loses at most 0.5 points", support
+
+
+def lines(report: StoppingReport) -> Iterator[str]:
+    """Yield sentences on the problems, what is compared, and what would show more."""
+    yield (
+        f"K={report.k}: {report.choosing:,} problems choose, {report.confirming:,} others confirm"
+    )
+    vote, heavy = (percent(report.rules[way].right.mean) for way in (report.k - 1, -1))
+    yield f"Against the better of both: deliberation is right in {heavy}, the vote in {vote}"
+    if report.baseline == "vote":
+        yield "This pair is below its vote. Use the vote, which costs less, or another deliberator"
+    if report.needs:
+        yield f"About {report.needs:,} problems in each half could confirm a rule"
+    if report.other_sizes:
+        yield f"Left out: {report.other_sizes:,} with another number of attempts"
+    if report.undeliberated:
+        yield f"Without a deliberation, which counts as wrong: {report.undeliberated:,}"
+
+
+def curve(report: StoppingReport) -> Grid:
+    """Return a row for each way to answer."""
+    head = ["Answer", "Right", "Stopped", "Tokens", "USD", "Seconds", "Lost", "Lost, others"]
+    return Grid(head, [*map(_line, report.rules)], [_NOTE])
+
+
+def _line(rule: RuleFigures) -> Line:
+    formats = {"completion": ",.0f", "usd": ",.4f", "seconds": ",.1f"}
+    spent = [
+        UNKNOWN if (amount := rule.per_right[expense]) is None else format(amount, formats[expense])
+        for expense in stopping.EXPENSES
+    ]
+    lost = [
+        f"{points(each.mean)} ({points(each.at_most)})" for each in (rule.chosen, rule.confirmed)
+    ]
+    cells = [percent(rule.right.mean), percent(rule.stopped), *spent, *lost]
+    return Line(_NAMES[rule.rule].format(k=rule.k), cells)
