@@ -83,11 +83,14 @@ def named(text: str, problem: str = "") -> MentionSummary:
 
 
 def speaks_of_attempts(text: str, problem: str = "") -> bool:
-    """Whether a text speaks of attempts of others, which whoever reads only the answer never saw.
+    """Whether a text speaks of attempts of others, even if it names none ("based on the attempts").
 
-    Arguments as in ``named``.
+    In an answer that is a leak, because its reader saw none. Arguments as in ``named``.
     """
-    return any(named(text, problem))
+    written = plain(text).lower()
+    return any(named(text, problem)) or any(
+        each.speaks_of_all(written, problem.lower()) for each in _languages(False)
+    )
 
 
 def mentions(text: str, problem: str = "", shown: bool = False) -> list[Mention]:
@@ -147,6 +150,11 @@ class _Language:
             near = max(0, match.start() - self._tree["windows"]["near"])
             if self._patterns["strong_plural"].search(text, near, match.start()):
                 yield Mention("several", "strong")
+
+    def speaks_of_all(self, written: str, problem: str) -> bool:
+        """Whether a text speaks of the attempts together, and the problem of none."""
+        is_found = self._patterns["together"].search(written)
+        return bool(is_found) and not self._patterns["noun"].search(problem)
 
     def _mention(self, match: re.Match[str], text: str, is_name: bool = False) -> Iterator[Mention]:
         """Yield the mention at one noun; with ``is_name``, only a number after the noun counts."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heavydistill.text.mentions import named
+from heavydistill.text.mentions import named, speaks_of_attempts
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,26 @@ from heavydistill.text.mentions import named
 )  # fmt: skip
 def test_attempts_are_named_by_number(text, numbers):
     assert named(text).numbers == numbers
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_leak"),
+    [
+        ("Based on the attempts, the sum is 7.", True), ("Attempt 2 is right: 7", True),
+        ("All of the given attempts get 7, and so do I.", True),
+        ("Remark on the attempts: the first and second give 7.", True),
+        ("The candidate answers differ; it is 7.", True), ("Most attempts agree on 7.", True),
+        ("综合给出的尝试，答案是7", True), ("根据这些候选答案，结果为7", True),
+        ("The sum is 7.", False), ("After two attempts I get 7.", False),
+        ("All my attempts gave 7.", False), ("The candidates for x are 2 and 7.", False),
+        ("The best programmers write 7.", False), ("我尝试了几次，答案是7", False), ("", False),
+    ],
+)  # fmt: skip
+def test_an_answer_leaks_if_it_speaks_of_attempts_that_its_reader_never_saw(answer, is_leak):
+    assert speaks_of_attempts(answer) == is_leak
+
+
+def test_attempts_of_the_problem_are_no_leak():
+    problem = "Ann throws 9 times. Of her attempts, two thirds score. How many do not?"
+    assert not speaks_of_attempts("Of the attempts, 6 score, so 3 do not.", problem)
+    assert speaks_of_attempts("Attempt 2 is right: 3.", problem)
