@@ -146,15 +146,12 @@ def _stop_early(run: Path, asked: RunConfig, has_others: bool) -> None:
         )
     from heavydistill.experiments.adaptive import measure_stopping
     from heavydistill.experiments.evaluation import ExperimentFolder
-    from heavydistill.metrics.stopping import ADAPTIVE, POLICY
+    from heavydistill.metrics.stopping import ADAPTIVE
     from heavydistill.report.adaptive import print_stopping
 
     out, console = ExperimentFolder.of(asked, "adaptive").folder, Console()
-    report = measure_stopping(run, out)
-    print_stopping(report, console)
-    say(f"Figures: {out / ADAPTIVE}", console)
-    if report.policy:
-        say(f"Policy: {out / POLICY}", console)
+    print_stopping(measure_stopping(run, out), console)
+    say(f"Figures, and the rule for a service: {out / ADAPTIVE}", console)
 
 
 @with_flags(

@@ -1,7 +1,7 @@
 """Early stopping, replayed on the pools and deliberations of a finished run without a request.
 
-The folder has ``adaptive.json`` (see ``metrics.stopping``), and ``policy.json`` if a rule was
-confirmed. Prices are those of the run's models today; a model that cannot be found has none.
+The folder has ``adaptive.json``, see ``metrics.stopping``. Prices are those of the run's models
+today; a model that cannot be found has none.
 """
 
 from __future__ import annotations
@@ -56,8 +56,6 @@ def measure_stopping(run: Path, out: Path) -> stopping.StoppingReport:
     report = stopping.stopping_report(rows, {name: sorted(each) for name, each in measured.items()})
     with new_folder(out) as folder:
         write_versioned(report, folder / stopping.ADAPTIVE)
-        if report.policy:
-            write_versioned(report.policy, folder / stopping.POLICY)
     return report
 
 
@@ -73,7 +71,7 @@ def _prices(run: Path) -> stopping.Usd:
     def usd(sample: Generation) -> float:
         model = models[type(sample)]
         tokens = sample.prompt_tokens, sample.completion_tokens, sample.cached_tokens
-        cost = model.profile.usd(*tokens) if model else None
+        cost = model.profile.usd(*tokens) if model and min(tokens[:2]) >= 0 else None
         return math.nan if cost is None else cost
 
     return usd

@@ -1,20 +1,18 @@
 """Early stopping: what is lost and saved if deliberation is left out where attempts agree.
 
-The rule samples k attempts at once. If all of them have the same answer, that is the answer;
-otherwise all others of the K are sampled, and a deliberation of the last round is the answer. This
-is the only rule that recorded pools replay exactly: the recorded deliberations read all K.
+The rule samples k attempts at once. If all have the same answer, that is the answer; otherwise the
+others of the K are sampled too, and a deliberation of the last round is the answer. No other rule
+can be replayed on recorded pools, because the recorded deliberations read all K.
 
-Each value of a problem is its expectation over all orders in which the K attempts may arrive; it is
+Each value of a problem is its expectation over all orders in which the attempts may arrive; it is
 counted, not sampled. With m attempts of an answer, the first k all have it in C(m, k) of C(K, k)
 cases. The largest of k values is the i-th smallest of n in C(i - 1, k - 1) of C(n, k) cases.
 
-Tokens are counted as in ``curve``. Seconds are those of the run, under its load: attempts of one
-stage are sampled at once, so a stage takes as long as its slowest sample.
-
 The loss is the share of right answers that are lost against the better of vote and deliberation of
-all K. The number k is chosen on one half of the problems, and the loss on the other half decides.
+all K. One half of the problems chooses k, and the loss on the other half decides.
 
-Not covered: deliberations on fewer attempts, which need requests; pools of another size than K.
+Not covered: deliberations on fewer attempts, which need requests; seconds under another load than
+the run's; problems with another number of attempts.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +36,8 @@ from heavydistill.metrics.intervals import Interval, bootstrap_mean, upper_bound
 from heavydistill.metrics.problem_figures import most_common
 from heavydistill.schema import Generation, Trace, Trajectory
 
-ADAPTIVE, FORMAT = "adaptive.json", "heavydistill-adaptive/1"
-POLICY, POLICY_FORMAT = "policy.json", "heavydistill-policy/1"
+ADAPTIVE = "adaptive.json"
+FORMAT = "heavydistill-adaptive/1"
 MAX_LOSS = 0.005
 """Share of right answers that a rule may lose, by the bound of its loss."""
 _FEWEST = 2  # attempts that can agree
@@ -54,48 +52,43 @@ Usd = Callable[[Generation], float]
 _Values = npt.NDArray[np.float64]
 
 
-class ExpectedAnswer(NamedTuple):
-    """One way to answer one problem; NaN where tokens, prices or seconds are unknown."""
-
-    right: float
-    stopped: float  # probability that nothing is deliberated
-    completion: float
-    usd: float
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class StoppingRow:
-    """One problem: votes of 1 to K attempts, rules that stop at 2 to K, and the deliberation."""
+    """What can be expected of each way to answer one problem."""
 
     problem: str  # id of the problem
     k: int  # number of attempts
-    d: int  # number of deliberations
-    answers: tuple[ExpectedAnswer, ...]
+    answers: _Values
+    """Votes of 1 to K attempts, rules that stop at 2 to K, and the deliberation; for each whether
+    it is right, whether it does not deliberate, and ``EXPENSES``, which are NaN if unknown."""
 
     @classmethod
     def of(cls, trace: Trace, usd: Usd) -> StoppingRow:
         pool, k = trace.pool, len(trace.pool)
         one, seconds = _mean_expenses(pool, usd), _seconds(pool)
         votes = [
-            _expected(value, 1.0, n * one, largest(seconds, n))
+            (value, 1.0, *(n * one), largest(seconds, n))
             for n, value in enumerate(votes_at(pool), 1)
         ]
         right, spent, deliberating_s = _deliberation(trace, usd)
-        whole = _expected(right, 0.0, k * one + spent, largest(seconds, k) + deliberating_s)
-        stops = [_stopping(pool, n, whole, deliberating_s, usd) for n in range(2, k + 1)]
-        return cls(trace.problem.id, k, len(trace.deliberations), (*votes, *stops, whole))
+        whole = right, 0.0, *(k * one + spent), largest(seconds, k) + deliberating_s
+        stops = [
+            _stopping(pool, n, np.array(whole), deliberating_s, usd) for n in range(_FEWEST, k + 1)
+        ]
+        return cls(trace.problem.id, k, np.array([*votes, *stops, whole]))
 
 
 def largest(values: Sequence[float], k: int, floor: float = 0.0) -> float:
-    """Mean, over all subsets of k values, of the largest one, or of ``floor`` if that is larger."""
-    if k == 0 or any(map(math.isnan, values)):
-        return math.nan if k else floor
-    subsets = math.comb(len(values), k)
-    return math.fsum(
-        math.comb(below, k - 1) / subsets * max(value, floor)
-        for below, value in enumerate(sorted(values))
+    """Mean, over all subsets of k values, of the largest one, or of ``floor`` if that is larger.
+
+    NaN if k is above 0 and a value is.
+    """
+    if k == 0:
+        return floor
+    cases = (
+        math.comb(below, k - 1) * max(value, floor) for below, value in enumerate(sorted(values))
     )
+    return math.fsum(cases) / math.comb(len(values), k)
 
 
 def _deliberation(trace: Trace, usd: Usd) -> tuple[float, _Values, float]:
@@ -114,45 +107,41 @@ def _deliberation(trace: Trace, usd: Usd) -> tuple[float, _Values, float]:
 
 
 def _stopping(
-    pool: Sequence[Trajectory], k: int, whole: ExpectedAnswer, deliberating_s: float, usd: Usd
-) -> ExpectedAnswer:
+    pool: Sequence[Trajectory], k: int, whole: _Values, deliberating_s: float, usd: Usd
+) -> _Values:
     """The rule that stops if the first k attempts agree, and otherwise answers as ``whole``."""
-    n, right, goes_on = len(pool), 0.0, 1.0
-    spent: _Values = np.zeros(2)
+    n, goes_on = len(pool), 1.0
+    answer: _Values = np.zeros(len(whole))
     seconds = largest(_seconds(pool), k) + largest(_seconds(pool), n - k)
     votes = [each for each in pool if each.unusable_because is None]
-    for answer, m in Counter(each.extracted for each in votes).items():
-        if answer is None or m < k:
+    for text, m in Counter(each.extracted for each in votes).items():
+        if text is None or m < k:
             continue
         chance = math.comb(m, k) / math.comb(n, k)
-        same = [each for each in votes if each.extracted == answer]
-        others = [each for each in pool if each.extracted != answer or each.unusable_because]
-        right += chance * share_right(same)
-        spent = spent + chance * k * _mean_expenses(same, usd)
+        same = [each for each in votes if each.extracted == text]
+        others = [each for each in pool if each.extracted != text or each.unusable_because]
+        first = share_right(same), 1.0, *(k * _mean_expenses(same, usd)), 0.0
+        answer = answer + chance * np.array(first)
         goes_on -= chance
         # The others, and those of the same answer that are not among the first, are not sampled.
         seconds -= chance * largest(_seconds(same), m - k, max(_seconds(others), default=0.0))
-    right += goes_on * whole.right
-    spent = spent + goes_on * np.array([whole.completion, whole.usd])
-    return _expected(right, 1.0 - goes_on, spent, seconds + goes_on * deliberating_s)
-
-
-def _expected(right: float, stopped: float, spent: _Values, seconds: float) -> ExpectedAnswer:
-    return ExpectedAnswer(right, stopped, float(spent[0]), float(spent[1]), seconds)
+    answer = answer + goes_on * whole
+    answer[-1] = seconds + goes_on * deliberating_s
+    return answer
 
 
 def _mean_expenses(samples: Sequence[Generation], usd: Usd) -> _Values:
     """Mean tokens written and dollars of a sample; 0 without samples."""
-    rows = []
-    for each in samples:
-        is_known = min(each.prompt_tokens, each.completion_tokens) >= 0
-        written = each.completion_tokens if each.completion_tokens >= 0 else math.nan
-        rows.append((written, usd(each) if is_known else math.nan))
+    rows = [(_known(each.completion_tokens), usd(each)) for each in samples]
     return np.mean(rows, axis=0) if rows else np.zeros(2)
 
 
 def _seconds(samples: Sequence[Generation]) -> list[float]:
-    return [each.latency_s if each.latency_s >= 0 else math.nan for each in samples]
+    return [_known(each.latency_s) for each in samples]
+
+
+def _known(value: float) -> float:
+    return value if value >= 0 else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,44 +169,29 @@ class RuleFigures:
     confirmed: Loss  # on the other half
 
 
-Measured = dict[str, list[str]]
-"""What the figures are of: the models in the traces by role (``thinker``, ``deliberator``), the
-names and hashes of ``prompts``, and the names and versions of ``verifiers``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """A rule whose loss was small on problems that did not choose it, as a service needs it."""
-
-    format: str = POLICY_FORMAT
-    measured: Measured
-    k: int  # number of attempts if the first do not agree
-    stop_at: int  # number of attempts that have to agree
-    problems: int  # number of problems that confirmed it
-    figures: RuleFigures
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppingReport:
-    """What early stopping loses and saves on the pools of a run."""
+    """What early stopping loses and saves on a run, and when a service may stop."""
 
     format: str = FORMAT
-    measured: Measured
+    measured: dict[str, list[str]]
+    """Models in the traces by role (``thinker``, ``deliberator``), names and hashes of ``prompts``,
+    and names and versions of ``verifiers``."""
     k: int  # number of attempts: the most common one
+    stop_at: int | None
+    """Number of attempts that have to agree; None if no rule was confirmed that saves tokens."""
     choosing: int  # number of problems that choose a rule
     confirming: int  # number of problems that confirm it
     other_sizes: int  # problems left out because they have another number of attempts
-    undeliberated: int  # problems without a deliberation, which count as wrong
     baseline: AnswerRule  # ``vote`` or ``heavy``, the better one on all problems
     rules: list[RuleFigures]
     chosen: RuleFigures | None  # the chosen rule; None if the loss of each may be too large
-    policy: Policy | None  # None unless it was confirmed, and saves tokens
     needs: int | None
-    """Problems of a half that would confirm a rule, estimated; None if there is a policy, or if
+    """Problems of a half that would confirm a rule, estimated; None if one was confirmed, or if
     more problems would not help."""
 
 
-def stopping_report(rows: Sequence[StoppingRow], measured: Measured) -> StoppingReport:
+def stopping_report(rows: Sequence[StoppingRow], measured: dict[str, list[str]]) -> StoppingReport:
     """Measure all rules, choose one on half of the problems, and test it on the other half.
 
     Raises ConfigError if there are fewer than two attempts, or two problems with as many.
@@ -239,31 +213,27 @@ def stopping_report(rows: Sequence[StoppingRow], measured: Measured) -> Stopping
     rules = [_figures(*name, half, table[:, way], table[:, best]) for way, name in enumerate(names)]
     stops = rules[k:-1]  # the first one stops wherever another one does
     chosen = next((each for each in stops if each.chosen.at_most <= MAX_LOSS), None)
-    policy = None
-    if chosen and chosen.confirmed.at_most <= MAX_LOSS and (chosen.saved["completion"] or 0) >= 0:
-        policy = Policy(
-            measured=measured, k=k, stop_at=chosen.k, problems=len(used) - half, figures=chosen
-        )
-    lost = table[:, best, 0][:, None] - table[:, k:-1, 0]
+    is_confirmed = chosen and chosen.confirmed.at_most <= MAX_LOSS
+    saves = chosen and (chosen.saved["completion"] or 0) >= 0  # if the tokens are known
     return StoppingReport(
         measured=measured,
         k=k,
+        stop_at=chosen.k if chosen and is_confirmed and saves else None,
         choosing=half,
         confirming=len(used) - half,
         other_sizes=len(rows) - len(used),
-        undeliberated=sum(not row.d for row in used),
         baseline=names[best][0],
         rules=rules,
         chosen=chosen,
-        policy=policy,
-        needs=None if policy else _needed(lost, half),
+        needs=None if is_confirmed else _needed(table[:, [best], 0] - table[:, k:-1, 0], half),
     )
 
 
-def read_policy(path: Path) -> Policy:
-    """Read the policy of a pair; raises ConfigError if it is missing or of another version."""
+def read_stopping(path: Path) -> StoppingReport:
+    """Read ``adaptive.json``; raises ConfigError if it is missing or of another version."""
     fix = "Write it again with `heavydistill evaluate --adaptive RUN`."
-    return read_versioned(path, Policy, POLICY_FORMAT, what="policy", missing=fix, other=fix)
+    what = "measured rule to stop"
+    return read_versioned(path, StoppingReport, FORMAT, what=what, missing=fix, other=fix)
 
 
 def _figures(rule: AnswerRule, k: int, half: int, values: _Values, best: _Values) -> RuleFigures:

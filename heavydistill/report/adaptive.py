@@ -8,8 +8,7 @@ from rich.console import Console
 
 from heavydistill.metrics import stopping
 from heavydistill.metrics.stopping import RuleFigures, StoppingReport
-from heavydistill.report import grid as grids
-from heavydistill.report.grid import UNKNOWN, Grid, Line, counted, few_warning, percent, points
+from heavydistill.report.grid import UNKNOWN, Grid, Line, few_warning, percent, points
 from heavydistill.report.terminal import print_grid, print_lines, say
 
 _NAMES: dict[stopping.AnswerRule, str] = {
@@ -30,25 +29,21 @@ def print_stopping(report: StoppingReport, console: Console) -> None:
     say(title, console, "bold")
     print_lines([support, *lines(report)], console)
     print_grid(curve(report), console)
-    measured = report.measured
-    print_lines([grids.versions(measured["prompts"], measured["verifiers"])], console)
 
 
 def headline(report: StoppingReport) -> tuple[str, str]:
     """Return whether a rule loses little enough, and the numbers behind this."""
-    stops = (each for each in report.rules if each.rule == "stop")
-    shown = report.chosen or min(stops, key=lambda each: each.chosen.at_most)
-    loss, over = shown.chosen, counted(report.choosing, "problem")
-    if report.chosen:
-        loss, over = shown.confirmed, f"{counted(report.confirming, 'problem')} that did not choose"
+    stops = [each for each in report.rules if each.rule == "stop"]
+    rule = report.chosen or min(stops, key=lambda each: each.chosen.at_most)
+    loss = rule.confirmed if report.chosen else rule.chosen
+    over = f"{report.confirming:,} others" if report.chosen else f"{report.choosing:,} problems"
     change = f"{'loses' if loss.mean > 0 else 'gains'} {abs(100 * loss.mean):.1f} points"
-    bound = f"one-sided 95% bound of the loss {points(loss.at_most)}"
-    support = f"Stopping where {shown.k} agree {change} ({bound}) over {over}."
-    support = " ".join([support, *few_warning(report.confirming)])
-    if report.policy:
-        saved = shown.saved["completion"]
+    support = f"Stopping where {rule.k} agree {change} over {over}; one-sided 95% bound of the loss"
+    support = " ".join([f"{support} {points(loss.at_most)}.", *few_warning(report.confirming)])
+    if report.stop_at:
+        saved = rule.saved["completion"]
         tokens = f"{percent(saved)} of the tokens written" if saved is not None else "attempts"
-        return f"Stopping where the first {shown.k} attempts agree saves {tokens}", support
+        return f"Stopping where the first {rule.k} attempts agree saves {tokens}", support
     which = "confirmed" if report.chosen else "shown"
     return f"No rule {which} that saves tokens and loses at most 0.5 points", support
 
@@ -66,8 +61,6 @@ def lines(report: StoppingReport) -> Iterator[str]:
         yield f"About {report.needs:,} problems in each half could confirm a rule"
     if report.other_sizes:
         yield f"Left out: {report.other_sizes:,} with another number of attempts"
-    if report.undeliberated:
-        yield f"Without a deliberation, which counts as wrong: {report.undeliberated:,}"
 
 
 def curve(report: StoppingReport) -> Grid:

@@ -10,7 +10,7 @@ from runs import traces, write_run
 
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.experiments.adaptive import measure_stopping
-from heavydistill.metrics.stopping import ADAPTIVE, POLICY
+from heavydistill.metrics.stopping import ADAPTIVE, read_stopping
 from heavydistill.schema import LeftOut
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
@@ -24,7 +24,7 @@ def test_a_run_gives_its_curve_and_no_policy_that_it_does_not_show(tmp_path):
     assert heavy.per_right["completion"] == pytest.approx((8 * 40 + 40) / heavy.right.mean)
     assert heavy.per_right["seconds"] == pytest.approx(0.2 / heavy.right.mean)
     assert heavy.per_right["usd"] == 0.0, "a model in this process is free"
-    assert report.policy is None, "40 problems are too few"
+    assert report.stop_at is None, "40 problems are too few"
     assert [each.name for each in (tmp_path / "out").iterdir()] == [ADAPTIVE]
     assert json.loads((tmp_path / "out" / ADAPTIVE).read_text())["k"] == 8
 
@@ -37,10 +37,9 @@ def test_a_confirmed_rule_is_written_for_a_service(tmp_path):
     many = (altered(one, asked={"id": f"p{number}"}) for number in range(1400))
     write_traces(many, run / TRACES_FOLDER)
     report = measure_stopping(run, tmp_path / "out")
-    saved = json.loads((tmp_path / "out" / POLICY).read_text())
-    assert (saved["format"], saved["k"], saved["stop_at"]) == ("heavydistill-policy/1", 8, 2)
-    assert saved["figures"]["saved"]["completion"] == pytest.approx(1 - 2 / 9)
-    assert report.policy and report.policy.problems == 700
+    assert read_stopping(tmp_path / "out" / ADAPTIVE) == report
+    assert (report.k, report.stop_at, report.confirming) == (8, 2, 700)
+    assert report.chosen.saved["completion"] == pytest.approx(1 - 2 / 9)
 
 
 def test_prices_are_those_of_the_models_of_the_run(tmp_path):

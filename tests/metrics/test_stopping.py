@@ -8,6 +8,7 @@ import random
 from statistics import fmean
 
 import messages
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,11 +16,11 @@ from hypothesis import strategies as st
 from heavydistill.config.versioned import write_versioned
 from heavydistill.heavy.voting import vote_value
 from heavydistill.metrics.stopping import (
+    ADAPTIVE,
     MAX_LOSS,
-    ExpectedAnswer,
     StoppingRow,
     largest,
-    read_policy,
+    read_stopping,
     stopping_report,
 )
 from heavydistill.schema import Generation, Trace, Trajectory
@@ -27,11 +28,12 @@ from heavydistill.schema import Generation, Trace, Trajectory
 ATTEMPT = st.tuples(
     st.sampled_from(["7", "8", "?", None]), st.integers(1, 9), st.integers(1, 9), st.booleans()
 )
+RIGHT, STOPPED, TOKENS, USD, SECONDS = range(5)
 MEASURED = {"thinker": ["a"], "deliberator": ["b"], "prompts": [], "verifiers": ["exact@1"]}
 
 
 def usd(sample: Generation) -> float:
-    return sample.completion_tokens / 4
+    return sample.completion_tokens / 4 if sample.completion_tokens >= 0 else math.nan
 
 
 def replayed(order: tuple[Trajectory, ...], k: int, trace: Trace) -> tuple[float, ...]:
@@ -74,30 +76,29 @@ def test_each_value_is_the_mean_over_all_orders_of_arrival(make_trace, attempts)
     for stop_at in range(2, k + 1):
         every = [replayed(order, stop_at, trace) for order in orders]
         found = row.answers[k + stop_at - 2]
-        assert found == pytest.approx(tuple(map(fmean, zip(*every, strict=True))), abs=1e-9)
+        assert found == pytest.approx(np.mean(every, axis=0), abs=1e-9)
     for size in range(1, k + 1):
         every = [vote_value(order[:size]) for order in orders]
         slowest = [max(t.latency_s for t in order[:size]) for order in orders]
         found = row.answers[size - 1]
-        assert (found.right, found.seconds) == pytest.approx((fmean(every), fmean(slowest)))
+        assert (found[RIGHT], found[SECONDS]) == pytest.approx((fmean(every), fmean(slowest)))
 
 
 def test_a_deliberation_costs_all_attempts_and_all_earlier_rounds(make_trace):
     trace = make_trace(["7", "8"], ["7", "7"], ["8", "7", "7"])
     slow = [dataclasses.replace(d, latency_s=float(d.index + d.round)) for d in trace.deliberations]
     whole = StoppingRow.of(dataclasses.replace(trace, deliberations=slow), usd).answers[-1]
-    assert whole.completion == 5 * 2 + 5 * 2 + 5
-    assert whole.seconds == pytest.approx(0.1 + 2 + fmean([2, 3, 4]))
-    assert (whole.right, whole.stopped) == (pytest.approx(2 / 3), 0.0)
+    assert whole[TOKENS] == 5 * 2 + 5 * 2 + 5
+    assert whole[SECONDS] == pytest.approx(0.1 + 2 + fmean([2, 3, 4]))
+    assert (whole[RIGHT], whole[STOPPED]) == (pytest.approx(2 / 3), 0.0)
 
 
 def test_what_is_unknown_is_not_a_number_and_never_0(make_trace):
     trace = make_trace(["7", "7", "8"], ["7"])
     lost = dataclasses.replace(trace.pool[2], completion_tokens=-1, latency_s=-1.0)
     row = StoppingRow.of(dataclasses.replace(trace, pool=[*trace.pool[:2], lost]), usd)
-    for each in row.answers:
-        assert math.isnan(each.completion) and math.isnan(each.usd) and math.isnan(each.seconds)
-    assert not any(math.isnan(each.right) for each in row.answers)
+    unknown = np.isnan(row.answers)
+    assert unknown[:, [TOKENS, USD, SECONDS]].all() and not unknown[:, [RIGHT, STOPPED]].any()
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 9), st.data())
@@ -110,8 +111,8 @@ def test_the_largest_of_some_is_the_mean_over_all_subsets(values, floor, data):
 def row(number: int, stop: float, heavy: float = 1.0, vote: float = 0.0) -> StoppingRow:
     """A problem with two attempts, whose rule and deliberation are right as often as given."""
     values = [(vote, 1.0), (vote, 2.0), (stop, 2.0), (heavy, 4.0)]
-    answers = (ExpectedAnswer(right, 0.5, tokens, math.nan, 1.0) for right, tokens in values)
-    return StoppingRow(f"p{number}", 2, 1, tuple(answers))
+    answers = [(right, 0.5, tokens, math.nan, 1.0) for right, tokens in values]
+    return StoppingRow(f"p{number}", 2, np.array(answers))
 
 
 def is_late(number: int, of: int) -> bool:
@@ -124,16 +125,15 @@ def test_a_rule_is_chosen_on_one_half_and_confirmed_by_the_other(tmp_path):
     rows = [row(number, 0.8, 0.8) for number in range(1400)]
     report = stopping_report(rows, MEASURED)
     assert (report.choosing, report.confirming, report.baseline) == (700, 700, "heavy")
-    assert report.policy and (report.policy.stop_at, report.policy.problems) == (2, 700)
-    assert report.chosen == report.policy.figures and report.needs is None
+    assert report.stop_at == report.chosen.k == 2 and report.needs is None
     # No loss was seen in 700 problems, so it may be 3 in 700.
     assert report.chosen.confirmed.mean == 0
     assert report.chosen.confirmed.at_most == pytest.approx(3 / 701)
     assert report.chosen.saved == {"completion": 0.5, "usd": None, "seconds": 0.0}
     assert report.chosen.per_right["completion"] == pytest.approx(2 / 0.8)
     assert report.chosen.per_right["usd"] is None
-    write_versioned(report.policy, tmp_path / "policy.json")
-    assert read_policy(tmp_path / "policy.json") == report.policy
+    write_versioned(report, tmp_path / ADAPTIVE)
+    assert read_stopping(tmp_path / ADAPTIVE) == report
     random.Random(3).shuffle(rows)
     assert stopping_report(rows, MEASURED) == report
 
@@ -143,44 +143,39 @@ def test_a_loss_on_the_other_half_alone_leaves_no_policy():
     report = stopping_report(rows, MEASURED)
     assert report.chosen and report.chosen.chosen.mean == 0
     assert report.chosen.confirmed.mean == pytest.approx(0.1)
-    assert report.policy is None
+    assert report.stop_at is None
 
 
 def test_no_rule_is_chosen_where_agreement_is_often_wrong_and_deliberation_is_not():
     report = stopping_report([row(number, 0.9) for number in range(1400)], MEASURED)
-    assert report.chosen is None and report.policy is None
+    assert report.chosen is report.stop_at is None
     assert report.needs is None, "more problems would not help"
 
 
 def test_it_says_how_many_problems_would_be_enough():
     # One in 500 is lost: too little to see in 200 problems of a half.
     report = stopping_report([row(n, float(n % 500 > 0)) for n in range(400)], MEASURED)
-    assert report.policy is None
+    assert report.stop_at is None
     spread = math.sqrt(1 / 400 * (399 / 400))
     assert report.needs == math.ceil((1.6448536 * spread / (MAX_LOSS - 1 / 400)) ** 2)
 
 
 def test_the_yardstick_is_the_vote_where_deliberation_is_worse():
     report = stopping_report([row(n, 0.5, 0.2, vote=0.7) for n in range(1400)], MEASURED)
-    assert report.baseline == "vote" and report.policy is None
+    assert report.baseline == "vote" and report.stop_at is None
     assert report.rules[-1].chosen.mean == pytest.approx(0.5)
     # It would lose nothing, and cost more than the vote.
-    rows = []
-    for number in range(1400):
-        each = row(number, 0.7, 0.2, vote=0.7)
-        one, vote, stop, heavy = each.answers
-        answers = one, vote, stop._replace(completion=3.0), heavy
-        rows.append(dataclasses.replace(each, answers=answers))
+    rows = [row(number, 0.7, 0.2, vote=0.7) for number in range(1400)]
+    for each in rows:
+        each.answers[2][TOKENS] = 3.0
     report = stopping_report(rows, MEASURED)
-    assert report.chosen and report.chosen.saved["completion"] == -0.5 and report.policy is None
+    assert report.chosen and report.chosen.saved["completion"] == -0.5 and report.stop_at is None
 
 
-def test_pools_of_another_size_and_problems_without_a_deliberation_are_counted():
+def test_pools_of_another_size_are_counted():
     rows = [row(number, 1.0) for number in range(10)]
-    rows += [dataclasses.replace(row(10, 1.0), k=3), dataclasses.replace(row(11, 1.0), d=0)]
-    report = stopping_report(rows, MEASURED)
-    assert (report.other_sizes, report.undeliberated) == (1, 1)
-    assert report.choosing + report.confirming == 11
+    report = stopping_report([*rows, dataclasses.replace(row(10, 1.0), k=3)], MEASURED)
+    assert (report.other_sizes, report.choosing, report.confirming) == (1, 5, 5)
 
 
 @pytest.mark.parametrize(
