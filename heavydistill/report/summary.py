@@ -79,8 +79,8 @@ CLAIMS = {  # name and meaning of the metrics in `metrics.claims`
     "claim_vote_accuracy": ("true claims of a vote", "that a vote over the attempts would make"),
     "claim_accuracy_when_wrong": ("true, own answer wrong", "of deliberations with a wrong answer"),
     "self_contradiction_share": ("self-contradictions", "of the deliberations"),
-    "leak_in_answer": ("leak", "of the visible answers speak of attempts"),
-    "leak_in_thinking": ("leak, thinking", "of the thinking does, as it may"),
+    "leak_in_answer": ("leak", "answers that speak of attempts"),
+    "leak_in_thinking": ("leak, thinking", "the same of the thinking"),
 }
 CLAIMS_NOTE = (
     "A claim calls an attempt right or wrong. True, balanced: mean of the shares of right attempts "
