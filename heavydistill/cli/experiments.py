@@ -74,7 +74,8 @@ def evaluate(
         Path | None,
         typer.Option(
             help="Folder of a finished run, instead of models. Measures without a request what is "
-            "saved and lost if an answer on which the first attempts agree is not deliberated on."
+            "saved and lost if an answer on which the first attempts agree is not deliberated on.",
+            rich_help_panel="Controls",
         ),
     ] = None,
     benchmark: Benchmark = None,
