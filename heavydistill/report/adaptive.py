@@ -19,7 +19,7 @@ _NAMES: dict[stopping.AnswerRule, str] = {
 _NOTE = (
     "Tokens written, US dollars and seconds are per right answer; a stage takes as long as its "
     "slowest sample did in the run. Lost: points against the better of vote and deliberation, with "
-    "the one-sided 95% bound, on the problems that choose a rule and on the others."
+    "the one-sided 95% bound, on the problems that did not choose a rule."
 )
 
 
@@ -65,7 +65,7 @@ def lines(report: StoppingReport) -> Iterator[str]:
 
 def curve(report: StoppingReport) -> Grid:
     """Return a row for each way to answer."""
-    head = ["Answer", "Right", "Stopped", "Tokens", "USD", "Seconds", "Lost", "Lost, others"]
+    head = ["Answer", "Right", "Stops", "Tokens", "USD", "Seconds", "Lost"]
     return Grid(head, [*map(_line, report.rules)], [_NOTE])
 
 
@@ -75,8 +75,6 @@ def _line(rule: RuleFigures) -> Line:
         UNKNOWN if (amount := rule.per_right[expense]) is None else format(amount, formats[expense])
         for expense in stopping.EXPENSES
     ]
-    lost = [
-        f"{points(each.mean)} ({points(each.at_most)})" for each in (rule.chosen, rule.confirmed)
-    ]
-    cells = [percent(rule.right.mean), percent(rule.stopped), *spent, *lost]
+    lost = f"{points(rule.confirmed.mean)} ({points(rule.confirmed.at_most)})"
+    cells = [percent(rule.right.mean), percent(rule.stopped), *spent, lost]
     return Line(_NAMES[rule.rule].format(k=rule.k), cells)
