@@ -92,6 +92,8 @@ def _messages(body: _ResponseBody) -> list[dict[str, Any]]:
         if isinstance(content, list):
             content = joined(content, f"{where}.content", _TEXTS)
         messages.append({"role": item.get("role"), "content": content})
+    if not messages:
+        raise ApiError(400, "The parameter input is wrong: it has no message.", "input")
     return messages
 
 
@@ -159,7 +161,8 @@ class ResponseForm:
         if "status" in item:
             item["status"] = "completed"
         (whole,) = item[parts]
-        events = self._event(f"{begins}_text.done", **place, text=whole["text"])
+        logprobs: dict[str, Any] = {"logprobs": []} if item["type"] == "message" else {}
+        events = self._event(f"{begins}_text.done", **place, text=whole["text"], **logprobs)
         events += self._event(f"{part}.done", **place, part=whole)
         at = {"output_index": place["output_index"]}
         return events + self._event("output_item.done", **at, item=item)
@@ -173,11 +176,11 @@ class ResponseForm:
     def _answered(self, answer: ServedAnswer) -> dict[str, object]:
         is_cut = answer.choices[0].finish_reason == "length"
         usage, details = answer.usage, answer.usage["prompt_tokens_details"]
-        tokens = {
+        tokens = {  # the form requires two counts that are not kept; they are 0
             "input_tokens": usage["prompt_tokens"],
-            "input_tokens_details": details,
+            "input_tokens_details": {**details, "cache_write_tokens": 0},
             "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},  # no server counts them apart
+            "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": usage["total_tokens"],
             "heavy": usage["heavy"],
         }

@@ -64,6 +64,8 @@ def test_a_stream_has_the_events_in_order_and_ends_with_the_response(client):
         "response.completed",
     ]
     assert [each.sequence_number for each in events] == list(range(len(events)))
+    for each in client.responses.create(model="heavy", input=QUESTION, stream=True):
+        type(each).model_validate(each.model_dump())  # the library itself checks nothing
     written = [each.delta for each in events if each.type == "response.output_text.delta"]
     assert "".join(written) == final.output_text == whole.output_text
     done = [each.item for each in events if each.type == "response.output_item.done"]
@@ -137,6 +139,7 @@ def test_an_answer_that_is_cut_off_is_incomplete():
         ({"heavy": {"K": 2}}, "heavy.K", "heavy.k"),
         ({"max_output_tokens": 0}, "max_output_tokens", "greater than"),
         ({"input": []}, "input", "at least 1"),
+        ({"input": [{"type": "reasoning", "summary": []}]}, "input", "no message"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0", "'item_reference'"),
         ({"input": [{"role": "user", "content": [IMAGE]}]}, "input.0.content", "'input_image'"),
         ({"input": [turn("owner", "?")]}, "input", "role"),
