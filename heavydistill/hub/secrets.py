@@ -48,7 +48,7 @@ _SHAPES = {
         "PyPI": rb"pypi-AgEIcHlwaS5vcmc[\w-]{50,}",
         "npm": rb"npm_[A-Za-z0-9]{36}",
         "its owner alone (a private key)": (
-            rb"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----\s*[A-Za-z0-9+/=\s]{64}"
+            rb"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\]{64,}"
         ),
     }.items()
 }

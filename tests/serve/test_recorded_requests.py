@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import http.client
+import json
 import os
 import re
 import signal
@@ -23,10 +24,10 @@ from heavydistill.store.traces import read_traces
 
 KEY = "sk-" + "a1" * 24
 OWN = "an-own-password-of-this-machine"
-PRIVATE = "-----BEGIN PRIVATE KEY-----\n" + "QUJD" * 16
+PRIVATE = "-----BEGIN PRIVATE KEY-----\n" + ("QUJD" * 16 + "\n") * 3
 FLAGS = ["--port", "0", "--set", "endpoint.context=4096"]
 CONVERSATION = [
-    {"role": "user", "content": f"My key is {KEY}, and this one:\n{PRIVATE}"},
+    {"role": "user", "content": f"My key is {KEY}, and these:\n{PRIVATE} {json.dumps(PRIVATE)}"},
     {"role": "assistant", "content": f"And {OWN}?"},
     {"role": "user", "content": f"Yes, {KEY}. What is 3 + 4?"},
 ]
