@@ -28,7 +28,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -241,24 +241,23 @@ class Service:
     async def _answer(self, pair: Pair, asked: Asked, id: str, emit: Emit) -> ServedAnswer:
         """The answer with this id, once it is recorded. Raises ApiError if there is none."""
         metrics, record = self._metrics, self._record
-        path, members = FAILED, list[dict[str, Any]]()
+        path = FAILED
         if metrics and asked.is_stream:
             emit = metrics.timed(asked.model, emit)
         episode = ServedEpisode(pair, asked, emit)
         try:
             answer = await episode.answer()
-            path, members = answer.heavy["path"], answer.heavy["members"]
+            path = answer.heavy["path"]
         except asyncio.CancelledError:
             path = ABANDONED
             raise
         except ApiError as error:
-            members = (error.heavy or {}).get("members", members)
             if record:
                 await record.add(functools.partial(episode.row, id, str(error)))
             raise
         finally:
             if metrics:
-                metrics.ended(asked.model, path, members)
+                metrics.ended(asked.model, path, episode.members)
         again = None if asked.because else self.retries.note(asked.model, asked.problem.id)
         if metrics and again:
             metrics.asked_again(again)

@@ -123,6 +123,12 @@ class ServedEpisode:
             outcome=None,
         )
 
+    @property
+    def members(self) -> list[dict[str, object]]:
+        """All calls that have ended, as in ``ServedAnswer.heavy``."""
+        shows = self._asked.expose != "none"
+        return [_member(role, each, shows) for role, each in self._generations()]
+
     async def _samples(self) -> list[SampleAsk]:
         """The asks of the next stage; none if the episode ends, or no cache can be built."""
         builds_cache = len(self._episode.pool) > 0 and len(self._episode.caches) < self._rounds
@@ -330,7 +336,6 @@ class ServedEpisode:
         """How the answer came about."""
         asked, (answer, votes) = self._asked, vote_in(self._episode.pool)
         paths = [choice.path for choice in choices]
-        shows = asked.expose != "none"
         return {
             "path": max(paths, key=PATHS.index, default=None),
             **({"paths": paths} if len(paths) > 1 else {}),
@@ -338,13 +343,13 @@ class ServedEpisode:
             **{"model": asked.model, "k": asked.k, "d": asked.d, "min_k": asked.min_k},
             **{"seed": asked.seed, "problem_id": asked.problem.id},
             "vote": {
-                "answer": answer if shows else None,
+                "answer": answer if asked.expose != "none" else None,
                 "votes": votes,
                 "of": len(usable(self._episode.pool)),
             }
             if votes > 1
             else "undecided",
-            "members": [_member(role, each, shows) for role, each in self._generations()],
+            "members": self.members,
         }
 
 

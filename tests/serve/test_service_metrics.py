@@ -75,6 +75,7 @@ def test_a_client_that_goes_is_counted_as_such():
             time.sleep(0.01)
             seen = figures(address)
     assert seen["requests_total", "heavy", "abandoned"] == 1
+    assert seen["tokens_total", "completion", "thinker"] > 0  # the attempts had ended
 
 
 def test_without_the_library_the_address_says_what_to_install(monkeypatch):
