@@ -110,8 +110,10 @@ class ResponseForm:
     def whole(self, answer: ServedAnswer, texts: Texts) -> dict[str, object]:
         reasoning, content = texts[0]
         self._output = [_item("reasoning", reasoning)] if reasoning else []
-        self._output.append(_item("message", content))
-        return self._answered(answer)
+        self._output.append(message := _item("message", content))
+        response = self._answered(answer)
+        message["status"] = response["status"]
+        return response
 
     def begin(self, choices: int) -> bytes:
         begun = self._response("in_progress")
@@ -123,12 +125,13 @@ class ResponseForm:
 
     def end(self, answer: ServedAnswer) -> bytes:
         response = self._answered(answer)
-        return self._closed() + self._event(str(response["status"]), response=response)
+        status = str(response["status"])
+        return self._closed(status) + self._event(status, response=response)
 
     def failure(self, error: ApiError) -> bytes:
         fault = {"code": error.code or "server_error", "message": str(error)}
         failed = self._response("failed", error=fault, heavy=error.heavy)
-        return self._closed() + self._event("failed", response=failed)
+        return self._closed("incomplete") + self._event("failed", response=failed)
 
     def _more(self, kind: str, text: str) -> bytes:
         """The events for text of an item of this kind, which is begun if need be."""
@@ -151,7 +154,7 @@ class ResponseForm:
         added = self._event("output_item.added", **at, item={**item, parts: []})
         return added + self._event(f"{part}.added", **place, part=item[parts][0])
 
-    def _closed(self) -> bytes:
+    def _closed(self, status: str = "completed") -> bytes:
         """The events that end the last item, if it is open."""
         if not self._is_open:
             return b""
@@ -159,7 +162,7 @@ class ResponseForm:
         item, place = self._output[-1], self._place()
         _, parts, _, part, begins = _ITEMS[item["type"]]
         if "status" in item:
-            item["status"] = "completed"
+            item["status"] = status
         (whole,) = item[parts]
         logprobs: dict[str, Any] = {"logprobs": []} if item["type"] == "message" else {}
         events = self._event(f"{begins}_text.done", **place, text=whole["text"], **logprobs)
