@@ -162,8 +162,7 @@ class Service:
         except ConnectionError:  # the client has gone
             raise
         except Exception:
-            _log.exception("A request broke")
-            fault = ApiError(500, "The service has a defect; its log says more.", code="defect")
+            fault = _defect()
         wait_s = math.ceil(min(_LONGEST_RETRY_S, max(1.0, self._seconds)))
         headers = {"Retry-After": str(wait_s)} if fault.status in _TRY_AGAIN else {}
         return web.json_response(fault.body, status=fault.status, headers=headers)
@@ -255,6 +254,8 @@ class Service:
             if record:
                 await record.add(functools.partial(episode.row, id, str(error)))
             raise
+        except Exception:  # a stream that has begun ends with the error
+            raise _defect() from None
         finally:
             if metrics:
                 metrics.ended(asked.model, path, episode.members)
@@ -284,6 +285,12 @@ class Service:
         count = await self._record.decide(feedback)
         about = {"id": feedback.id, "object": "feedback", "verdict": feedback.label}
         return web.json_response({**about, "responses": count})
+
+
+def _defect() -> ApiError:
+    """Log the exception that is being handled, and return what the client reads."""
+    _log.exception("A request broke")
+    return ApiError(500, "The service has a defect; its log says more.", code="defect")
 
 
 async def _body_of(http: web.Request) -> bytes:

@@ -16,6 +16,7 @@ from serving import body_of, is_deliberation, post, serving, stream, texts_of
 
 from heavydistill.models.request import DEPTH_HEADER
 from heavydistill.serve import app
+from heavydistill.serve.episode import ServedEpisode
 
 
 @contextlib.contextmanager
@@ -153,6 +154,17 @@ def test_a_deliberation_that_breaks_off_after_its_first_word_is_an_error():
         status, reply, _ = post(address, body_of())  # nothing was read of an answer in one piece
         assert status == 200 and reply["heavy"]["path"] in ("voted", "single")
         assert "the deliberation failed: cut_off" in reply["heavy"]["because"]
+
+
+def test_a_defect_of_the_service_ends_a_stream_with_an_error(monkeypatch, caplog):
+    def broken(self: Any, index: int) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(ServedEpisode, "_report", broken)
+    with faults(None) as (_, address):
+        *_, last = stream(address, body_of())
+        assert post(address, body_of())[0] == 500
+    assert last["error"]["code"] == "defect" and "a bug" in caplog.text
 
 
 def test_an_outage_and_malformed_requests_end_nothing():
