@@ -211,6 +211,7 @@ def write_traces(
                     writer.write(trace)
             sync(unfinished)
             unfinished.replace(target)
+            sync(folder)
         finally:
             unfinished.unlink(missing_ok=True)
     return target

@@ -31,6 +31,7 @@ from heavydistill.schema import (
     to_row,
     turns_as_json,
 )
+from heavydistill.store import traces as stored
 from heavydistill.store.traces import (
     TRACES_FOLDER,
     Traces,
@@ -116,6 +117,14 @@ def test_a_writer_that_breaks_leaves_the_earlier_file_whole(tmp_path):
         write_traces(breaks(), folder, rows_per_group=1)
     assert [trace.problem.id for trace in read_traces(tmp_path)] == ["p1"]
     assert len(list(folder.iterdir())) == 1
+
+
+def test_a_new_file_is_flushed_under_its_name(tmp_path, monkeypatch):
+    flushed: list[tuple[Path, bool]] = []
+    file = tmp_path / "one.parquet"
+    monkeypatch.setattr(stored, "sync", lambda path: flushed.append((path, file.exists())))
+    write_traces([_trace(1)], tmp_path, name=file.name)
+    assert flushed[-1] == (tmp_path, True)  # else a power cut could bring the old file back
 
 
 def test_a_full_disk_is_said_with_what_to_do(tmp_path):
