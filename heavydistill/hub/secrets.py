@@ -28,6 +28,7 @@ _KEY_NAME = re.compile(
 )
 _FEWEST_CHARACTERS = 8
 _KEY_FIELD = "api_key_env"
+_LINE_ENDS = (rb"\n", rb"\r", rb"\t")  # and tabs, as JSON writes them
 _Patterns = Mapping[str, re.Pattern[bytes]]
 # Shapes of keys, as the rules of gitleaks (config/gitleaks.toml, commit 009e025a) have them, except
 # that of DeepSeek (32 hexadecimal digits) and OpenRouter (its documentation: sk-or-v1-).
@@ -149,9 +150,15 @@ def _in_text(source: Path | bytes, patterns: _Patterns) -> Iterator[tuple[str, s
 
 
 def _found(pattern: re.Pattern[bytes], content: bytes) -> int | None:
-    """Position of the first match that is not the end of a longer word; None if there is none."""
-    matches = (match.start() for match in pattern.finditer(content))
-    return next((at for at in matches if not content[max(0, at - 1) : at].isalnum()), None)
+    """Position of the first match that is not the end of a longer word; None if there is none.
+
+    A line end in JSON is no part of a word.
+    """
+    for match in pattern.finditer(content):
+        before = content[max(0, match.start() - 2) : match.start()]
+        if not before[-1:].isalnum() or before in _LINE_ENDS:
+            return match.start()
+    return None
 
 
 def _in_rows(source: Path | bytes, patterns: _Patterns) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """No key leaves: not in a card, not in a row, not in what is printed."""
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -115,6 +116,12 @@ def test_half_a_key_in_each_of_two_rows_is_no_key(tmp_path):
         "key_value_found", variable="A_KEY", place="rows.parquet, row 2, column text"
     ):
         refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY}, "build again")
+
+
+def test_a_key_that_begins_a_line_is_found_in_json():
+    content = json.dumps({"note": f"my key:\n{KEY}"}).encode()
+    with messages.raises("key_value_found", variable="A_KEY", place="notes.json, line 1"):
+        refuse_secrets({"notes.json": content}, {"A_KEY": KEY}, "build again")
 
 
 # Put together here, so that no scanner takes this file for a leak.
