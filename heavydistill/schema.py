@@ -172,12 +172,13 @@ class Problem:
 
     @property
     def origin(self) -> str:
-        """The source without the row: a file, ``hub:ORG/NAME``, ``gym:FAMILY`` or ``micro``."""
+        """The source without the row: a file, ``hub:ORG/NAME``, ``gym:FAMILY``, ``micro``, or
+        ``serve:MODEL``."""
         kind, _, rest = self.source.partition(":")
         if kind == "micro":
             return kind
-        if kind == "gym":
-            return f"gym:{rest.partition(':')[0]}"
+        if kind in ("gym", SERVED):
+            return f"{kind}:{rest.partition(':')[0]}"
         place = self.source.rpartition(":")[0] or self.source
         return "/".join(place.split("/")[:2]) if kind == "hub" else place
 

@@ -168,6 +168,7 @@ def test_types_stay_where_all_that_may_be_null_is_null():
         ("hub:org/data/train:12", "hub:org/data"),
         ("gym:gsm_symbolic:7:0", "gym:gsm_symbolic"),
         ("micro:chain_sum:0:1", "micro"),
+        ("serve:heavy:user:7", "serve:heavy"),
         ("mine", "mine"),
         ("", ""),
     ],
