@@ -54,7 +54,7 @@ class ServedDistillTrainer(DistillTrainer):
 
     def __init__(self, *, scorer: PromptScorer, teacher: str, top_k: int, **options: Any) -> None:
         self._scorer, self._teacher, self._top_k = scorer, teacher, top_k
-        self._before: Callable[[], None] | None = None
+        self._before: Callable[[], None] = _as_it_is
         super().__init__(teacher_model=None, **options)
 
     def train(self, *arguments: Any, **options: Any) -> Any:
@@ -63,7 +63,7 @@ class ServedDistillTrainer(DistillTrainer):
             return super().train(*arguments, **options)
         except StoppedError:
             step, folder = self.state.global_step, Path(self.args.output_dir)
-            if step and self._before and not (folder / f"checkpoint-{step}" / WHOLE).exists():
+            if step and not (folder / f"checkpoint-{step}" / WHOLE).exists():
                 self._before()
                 self._save_checkpoint(self.model, None)
                 self.callback_handler.on_save(self.args, self.state, self.control)
@@ -80,6 +80,7 @@ class ServedDistillTrainer(DistillTrainer):
         output: Batch = super()._generate_and_score_completions(inputs)
         ids, logps = self._scores(output)
         output |= {"completion_teacher_ids": ids, "completion_teacher_logps": logps}
+        self._before = _as_it_is
         return output
 
     def _scores(self, output: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -156,6 +157,10 @@ class ServedDistillTrainer(DistillTrainer):
             return torch.stack([kl_div(own, logps.softmax(dim=-1), reduction="sum"), entropy])
         gap = (own - logps).detach()
         return torch.stack([(gap + gap * (own - own.detach())).sum(), entropy])
+
+
+def _as_it_is() -> None:
+    """Set nothing back: the training stopped after a generation was learnt, e.g. at a judge."""
 
 
 def _logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:

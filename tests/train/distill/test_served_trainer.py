@@ -14,6 +14,7 @@ import torch
 from scoring_server import ScoringServer
 from students import TURN_ENDS as END
 from test_distill_trainer import CUT_OFF, LENGTHS, PROMPT, distributions, generated, micro_batch
+from transformers import TrainerCallback
 
 from heavydistill.errors import StoppedError
 from heavydistill.train.distill import served_trainer
@@ -234,6 +235,26 @@ def test_a_server_that_fails_stops_the_training_with_a_checkpoint_of_the_last_st
     assert len({(end / "model.safetensors").read_bytes() for end in ends}) == 1
     states = [json.loads((end / "trainer_state.json").read_text("utf-8")) for end in ends]
     assert states[0]["num_input_tokens_seen"] == states[1]["num_input_tokens_seen"] > 0
+
+
+class OutOfBudget(TrainerCallback):
+    def on_step_end(self, *arguments: Any, **options: Any) -> None:
+        raise StoppedError("The budget is spent", "Raise it.")
+
+
+def test_after_another_stop_the_training_continues_with_new_random_numbers(tmp_path, server):
+    keys = {"max_steps": 2, "mask_truncated_completions": False, "save_strategy": "steps"}
+    out = tmp_path / "out"
+    with made(tmp_path / "whole", server, save_steps=2, **keys) as trainer:
+        trainer.train()
+    with made(out, server, save_steps=2, **keys) as trainer:
+        trainer.add_callback(OutOfBudget())
+        with pytest.raises(StoppedError, match="budget"):
+            trainer.train()
+    with made(out, server, save_steps=2, **keys) as trainer:
+        trainer.train(resume_from_checkpoint=str(out / "checkpoint-1"))
+    ends = [folder / "checkpoint-2" for folder in (tmp_path / "whole", out)]
+    assert len({(end / "model.safetensors").read_bytes() for end in ends}) == 1
 
 
 def test_a_server_that_fails_at_the_first_step_leaves_nothing_to_resume(tmp_path):
