@@ -37,7 +37,7 @@ def headline(report: StoppingReport) -> tuple[str, str]:
     rule = report.chosen or min(stops, key=lambda each: each.chosen.at_most)
     loss = rule.confirmed if report.chosen else rule.chosen
     over = f"{report.confirming:,} others" if report.chosen else f"{report.choosing:,} problems"
-    change = f"{'loses' if loss.mean > 0 else 'gains'} {abs(100 * loss.mean):.1f} points"
+    change = f"{'gains' if loss.mean < 0 else 'loses'} {abs(100 * loss.mean):.1f} points"
     support = f"Stopping where {rule.k} agree {change} over {over}; one-sided 95% bound of the loss"
     support = " ".join([f"{support} {points(loss.at_most)}.", *few_warning(report.confirming)])
     if report.stop_at:
@@ -45,7 +45,8 @@ def headline(report: StoppingReport) -> tuple[str, str]:
         tokens = f"{percent(saved)} of the tokens written" if saved is not None else "attempts"
         return f"Stopping where the first {rule.k} attempts agree saves {tokens}", support
     which = "confirmed" if report.chosen else "shown"
-    return f"No rule {which} that saves tokens and loses at most 0.5 points", support
+    most = f"{100 * stopping.MAX_LOSS:g} points"
+    return f"No rule {which} that saves tokens and loses at most {most}", support
 
 
 def lines(report: StoppingReport) -> Iterator[str]:
