@@ -116,7 +116,9 @@ class RequestRecord:
             )
 
     def _read_again(self, retries: Retries) -> None:
-        """Read which rows are there."""
+        """Read which rows are there; removes a file that a killed service has begun."""
+        for begun in self._traces.glob(".*.unfinished"):
+            begun.unlink()
         paths = trace_files(self._folder) if any(self._traces.glob("*.parquet")) else []
         for path in paths:
             for row in rows_in(path, ["problem.id", "problem.source", "status"]):

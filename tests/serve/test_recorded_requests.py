@@ -192,11 +192,13 @@ def test_a_service_goes_on_with_its_rows_and_counts_what_was_asked_again(tmp_pat
     with serving(models.base_url, serve__out=folder) as address:
         ids = [post(address, body_of(model=model))[1]["id"] for model in ("heavy", "single")]
         post(address, body_of("### Task:\nGive a title."))  # nobody asks for a title again
+    half = Path(folder, "traces", ".served-00000007.parquet.unfinished")
+    half.write_text("killed")
     with serving(models.base_url, serve__out=folder) as address:
         post(address, body_of(model="vote"))
         post(address, body_of("another"))
         assert say(address, id=ids[0], right=True)[0] == 200
-    assert len(list(read_traces(Path(folder)))) == 5
+    assert len(list(read_traces(Path(folder)))) == 5 and not half.exists()
     process, address = _ready("--out", folder, "--k", "4", models=models)
     post(address, body_of("another"))
     os.killpg(process.pid, signal.SIGINT)
