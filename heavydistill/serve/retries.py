@@ -24,7 +24,7 @@ class Retries:
     def note(self, model: str, conversation: str) -> str | None:
         """Count an answer to a conversation, given by its id.
 
-        Returns the model whose answer was not the last one, if the conversation is asked again.
+        Returns the model that answered the same conversation before; None if none is remembered.
         """
         before = self._last.pop(conversation, None)
         if before:
