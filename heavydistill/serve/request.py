@@ -229,7 +229,8 @@ def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
     try:
         return read_messages(plain, "messages")
     except ProblemsError as error:
-        raise ApiError(400, str(error), "messages") from None
+        said = str(error).replace("column 'messages'", "the conversation")
+        raise ApiError(400, said, "messages") from None
 
 
 def joined(parts: list[Any], where: str, kinds: Sequence[str] = ("text",)) -> str:

@@ -73,7 +73,7 @@ def messages(*turns: Any) -> dict[str, Any]:
         ({"messages": []}, "messages", "at least 1"),
         (messages(TURN, {"role": "assistant", "content": "7"}), "messages", "assistant"),
         (messages({"role": "user", "content": [IMAGE]}), "messages.0.content", "'image_url'"),
-        (messages({"role": "owner", "content": "?"}), "messages", "role"),
+        (messages({"role": "owner", "content": "?"}), "messages", "message 1 of the conversation"),
         (messages({"role": "user", "content": "\ud800"}), "messages", "surrogate"),
         (messages({"role": "user", "content": "7 " * 2000}), "messages", "cache"),
         (LONG | {"heavy": {"k": 16}}, "heavy.k", "Set heavy.k to"),
