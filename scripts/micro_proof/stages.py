@@ -7,7 +7,8 @@ the deliberator learnt:
     sft       SFT on the teacher's deliberations on the base's attempts
     plain     SFT on the teacher's solutions of problems, without attempts
     grpo      ``sft``, then GRPO with verdicts on its own deliberations
-    distill   ``sft``, then distillation from the teacher on its own deliberations
+    distill   ``sft``, then distillation from the teacher on its own deliberations, on caches with
+              right and wrong attempts
     more      ``sft``, then SFT on the teacher's deliberations on other problems
     both      SFT of one model for both roles, whose thinker is the model itself
     teacher   the bundled teacher, for comparison
@@ -36,8 +37,15 @@ SEEDS, SEEDS_OF_OTHERS = 5, 3
 TEMPERATURES = (0.3, 0.6, 1.0)  # each arm has the best of them on problems of no other use
 SHOWN, POOL, D = 4, 8, 2  # attempts in a cache, attempts that measure a thinker, deliberations
 CONTROLS = "alone,garbled,empty,foreign,answers,steps,planted"
-SMALLER = [2, 3, 4]  # attempts in the further caches of a problem that the teacher reads for SFT
 STUDENT, TEACHER, THINKER = "micro-student", "micro", "thinker"
+
+_FURTHER = ("--set", "sets.widths=[2,3,4]", "--set", "sets.per_problem=4")  # caches of a problem
+_PLAIN = ("--preset", "natural")
+_SFT = (
+    *_PLAIN, "--teacher", TEACHER, *_FURTHER, "--set", "sets.written_by=student",
+    "--set", "redeliberate.d=1",
+)  # fmt: skip
+_DISTILL = ("--preset", "genselect", *_FURTHER)  # with right and wrong attempts
 
 _EPOCHS = 1
 _RESPONSE_TOKENS = 185  # of a deliberation on four attempts, on the mean
@@ -115,21 +123,24 @@ class OfSeed:
         yield self._traces("traces", 1_000_000)
         flags = ["--teacher", TEACHER, "--k", "2", "--d", "0"]
         yield self._generate("solutions", 2, 2_000_000, self.sizes.solutions, flags)
-        yield self._build("sets", "traces", "solutions")
+        yield self._build("sets", "traces solutions", _SFT, 11)
         if arm == "both":
             yield from self._sft("both", "both", "sets")
             return
         yield from self._sft(THINKER, "thinker", "sets")
         yield from self._sft("sft", "deliberator", "sets")
         if arm == "plain":
-            yield self._build("plain-sets", "solutions", redeliberates=False)
+            yield self._build("plain-sets", "solutions", _PLAIN)
             yield from self._sft("plain", "thinker", "plain-sets", as_many_as="sft")
         elif arm == "more":
             yield self._traces("more-traces", 1_020_000)
-            yield self._build("more-sets", "more-traces")
+            yield self._build("more-sets", "more-traces", _SFT, 11)
             yield from self._sft("more", "deliberator", "more-sets", base="sft", as_many_as="sft")
-        elif arm in _ON_POLICY:
-            yield self._on_policy(arm)
+        elif arm == "grpo":
+            yield self._on_policy(arm, "sets")
+        elif arm == "distill":
+            yield self._build("distill-sets", "traces", _DISTILL)
+            yield self._on_policy(arm, "distill-sets")
 
     def choice(self, arm: str) -> Iterator[Stage]:
         """The arm at each temperature, on problems that serve nothing else."""
@@ -203,16 +214,13 @@ class OfSeed:
         first = first or 9000 + 1000 * self.seed
         return self._generate(name, minutes, first, size or self.sizes.measured, flags, *needs)
 
-    def _build(self, name: str, *runs: str, redeliberates: bool = True) -> Stage:
-        """Sets of runs; the teacher deliberates on further caches of the student's attempts."""
-        flags = ["--student", STUDENT, "--preset", "natural", "--set", f"seed={self.seed}"]
-        if redeliberates:
-            flags += ["--teacher", TEACHER, "--set", f"sets.widths={SMALLER}"]
-            flags += ["--set", "sets.written_by=student"]
-            flags += ["--set", f"sets.per_problem={len(SMALLER) + 1}", "--set", "redeliberate.d=1"]
-            flags += ["--set", f"redeliberate.journal={self.out / 'journal'}"]
-        return self._stage(name, 11 if redeliberates else 1, runs, lambda: _verb(
-            "build", *map(self.path, runs), *flags, "--out", self.path(name)
+    def _build(self, name: str, runs: str, flags: Sequence[str], minutes: float = 1) -> Stage:
+        """Sets of runs; if the teacher deliberates on further caches, the journal keeps it."""
+        common = ["--student", STUDENT, "--set", f"seed={self.seed}"]
+        if "--teacher" in flags:
+            common += ["--set", f"redeliberate.journal={self.out / 'journal'}"]
+        return self._stage(name, minutes, runs.split(), lambda: _verb(
+            "build", *map(self.path, runs.split()), *common, *flags, "--out", self.path(name)
         ))  # fmt: skip
 
     def _sft(
@@ -239,19 +247,19 @@ class OfSeed:
 
         yield self._stage(name, 16, [*needs, as_many_as, count], command)
 
-    def _on_policy(self, arm: str) -> Stage:
+    def _on_policy(self, arm: str, sets: str) -> Stage:
         """GRPO or distillation of ``sft`` on about as many tokens as it has learnt."""
         config, accumulated, responses = _ON_POLICY[arm]
 
         def command() -> list[str]:
             before = self.path("sft")
             steps = max(1, round(learnt_tokens(Path(before)) / (_RESPONSE_TOKENS * responses)))
-            train = _train(arm, config, self.path("sets"), self.path(arm), self.seed, accumulated,
+            train = _train(arm, config, self.path(sets), self.path(arm), self.seed, accumulated,
                 "--model_name_or_path", before, "--unmeasured", "ask", "--max_steps", str(steps),
             )  # fmt: skip
             return train + ["--steps_per_generation", str(accumulated)] * (arm == "grpo")
 
-        return self._stage(arm, 26, ("sets", "sft"), command)
+        return self._stage(arm, 26, (sets, "sft"), command)
 
     def _read(
         self,
