@@ -39,8 +39,12 @@ _SEQUENCE = re.compile(
 
 
 def encodable(text: str) -> str:
-    """Replace unpaired surrogates, which JSON may contain but files cannot store, by ``?``."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """Join halves of characters (surrogates), which pieces of JSON may end and begin with.
+
+    A half without the other one, which files cannot store, becomes ``?``.
+    """
+    joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return joined.encode("utf-8", "replace").decode("utf-8")
 
 
 def printable(text: str) -> str:

@@ -64,6 +64,7 @@ def test_nobody_makes_room_where_there_is_no_folder():
         ("a\rb\x08c", "abc"),
         ("\u202egnp.exe\u2066x\u2069\u200f", "gnp.exex"),
         ("half \ud83d", "half ?"),
+        ("both \ud83d" + "\ude00", "both \U0001f600"),
         ("line\n\ttab, \u00e9, \u4e2d, \U0001f600", "line\n\ttab, \u00e9, \u4e2d, \U0001f600"),
     ],
 )

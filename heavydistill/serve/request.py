@@ -299,7 +299,6 @@ def _check_options(body: ChatBody, pair: Pair) -> None:
     budget = config.cache.budget_tokens or 0
     faults: dict[str, tuple[bool, str]] = {
         "heavy.k": (k > limits.max_k, f"it is {k}, and at most {limits.max_k} are served"),
-        "heavy.d": (d > limits.max_d, f"n is {d}, and at most {limits.max_d} are served"),
         "heavy.min_k": ((options.min_k or 0) > k, f"it is larger than k, which is {k}"),
         "heavy.budget_tokens": (
             (options.budget_tokens or 0) > budget,
@@ -316,6 +315,9 @@ def _check_options(body: ChatBody, pair: Pair) -> None:
             "attempts at temperature 0 are equal",
         ),
     }
+    if d > limits.max_d:
+        name = "heavy.d" if options.d else "n"
+        faults[name] = True, f"it is {d}, and at most {limits.max_d} are served"
     is_here, has_form = pair.deliberator.model.is_local, body.response_format is not None
     faults["response_format"] = has_form and is_here, "the deliberator has no server that knows it"
     if body.model != "heavy":

@@ -123,7 +123,7 @@ class OfSeed:
         yield self._traces("traces", 1_000_000)
         flags = ["--teacher", TEACHER, "--k", "2", "--d", "0"]
         yield self._generate("solutions", 2, 2_000_000, self.sizes.solutions, flags)
-        yield self._build("sets", "traces solutions", _SFT, 11)
+        yield self._build("sets", "traces solutions", _SFT, 12)
         if arm == "both":
             yield from self._sft("both", "both", "sets")
             return
@@ -134,7 +134,7 @@ class OfSeed:
             yield from self._sft("plain", "thinker", "plain-sets", as_many_as="sft")
         elif arm == "more":
             yield self._traces("more-traces", 1_020_000)
-            yield self._build("more-sets", "more-traces", _SFT, 11)
+            yield self._build("more-sets", "more-traces", _SFT, 12)
             yield from self._sft("more", "deliberator", "more-sets", base="sft", as_many_as="sft")
         elif arm == "grpo":
             yield self._on_policy(arm, "sets")
@@ -146,7 +146,7 @@ class OfSeed:
         """The arm at each temperature, on problems that serve nothing else."""
         yield self._attempts("base", SHOWN, "choice", 8000, self.sizes.some)
         for temperature in TEMPERATURES:
-            yield self._read(f"choice-{arm}-{temperature:g}", 0.6, arm, "choice", 1, temperature)
+            yield self._read(f"choice-{arm}-{temperature:g}", 1.2, arm, "choice", 1, temperature)
 
     def measured(self, arm: str) -> Iterator[Stage]:
         """Attempts of the base and of the arm's thinker, and what the arm makes of them."""
@@ -155,10 +155,10 @@ class OfSeed:
             yield self._attempts(of, POOL)
             yield self._attempts(of, SHOWN)
         base = f"attempts-base-{SHOWN}"
-        yield self._read(f"frozen-{arm}", 4, arm, base, D, None)
+        yield self._read(f"frozen-{arm}", 5, arm, base, D, None)
         if thinker != "base":
-            yield self._read(f"own-{arm}", 4, arm, f"attempts-{thinker}-{SHOWN}", D, None)
-        yield self._read(f"hot-{arm}", 2, arm, base, 1, 1.0)
+            yield self._read(f"own-{arm}", 5, arm, f"attempts-{thinker}-{SHOWN}", D, None)
+        yield self._read(f"hot-{arm}", 3, arm, base, 1, 1.0)
         limit = ["--limit", str(self.sizes.some), "--controls", CONTROLS]
         yield self._read(f"controls-{arm}", 7, arm, base, 1, None, limit)
 
@@ -207,7 +207,7 @@ class OfSeed:
             "--thinker", model, "--deliberator", STUDENT, "--k", str(k), "--d", "0",
             "--set", "domain=brief", "--set", "think.sampling.max_tokens=192",
         ]  # fmt: skip
-        minutes = 5.0
+        minutes = 4.0
         if not name and k == SHOWN:  # the journal has them
             needs, minutes = [*needs, f"attempts-{thinker}-{POOL}"], 0.5
         name = name or f"attempts-{thinker}-{k}"
@@ -235,7 +235,8 @@ class OfSeed:
         needs = [sets, *([base] if base else [])]
         if not as_many_as:
             epochs = ["--num_train_epochs", f"{_EPOCHS:g}"]
-            yield self._stage(name, 16, needs, lambda: [*train, *epochs])
+            minutes = 3 if role == "thinker" else 13
+            yield self._stage(name, minutes, needs, lambda: [*train, *epochs])
             return
         count = f"{name}-tokens"
         yield self._stage(count, 0.5, needs, lambda: [*train, "--dry_run"])
@@ -245,7 +246,7 @@ class OfSeed:
             epochs = wanted / _tokens_of_epoch(log_of(self.out, f"seed-{self.seed}/{count}"))
             return [*train, "--num_train_epochs", f"{epochs:.3f}"]
 
-        yield self._stage(name, 16, [*needs, as_many_as, count], command)
+        yield self._stage(name, 13, [*needs, as_many_as, count], command)
 
     def _on_policy(self, arm: str, sets: str) -> Stage:
         """GRPO or distillation of ``sft`` on about as many tokens as it has learnt."""

@@ -55,7 +55,7 @@ def messages(*turns: Any) -> dict[str, Any]:
         ({"heavy": {"k": "8"}}, "heavy.k", "valid integer"),
         ({"heavy": {"k": 17}}, "heavy.k", "at most 16"),
         ({"heavy": {"d": 9}}, "heavy.d", "at most 8"),
-        ({"n": 9}, "heavy.d", "at most 8"),
+        ({"n": 9}, "n", "at most 8"),
         ({"heavy": {"d": 2}, "n": 3}, "n", "heavy.d"),
         ({"heavy": {"k": 3, "min_k": 4}}, "heavy.min_k", "larger than k"),
         ({"heavy": {"budget_tokens": 10**6}}, "heavy.budget_tokens", "tokens"),

@@ -209,8 +209,8 @@ class ChatCompletion:
     def new_texts(self) -> tuple[str, str]:
         """The (thinking, text) of the first choice that arrived since the last call."""
         first, (thought, written) = self._choices.get(0, _Choice()), self._taken
-        self._taken = len(first.reasoning), len(first.text)
-        new = first.reasoning[thought:], first.text[written:]
+        self._taken = _whole(first.reasoning), _whole(first.text)
+        new = first.reasoning[thought : self._taken[0]], first.text[written : self._taken[1]]
         return encodable("".join(new[0])), encodable("".join(new[1]))
 
     def _remember(self, line: bytes, choice: dict[str, Any], name: str) -> None:
@@ -384,6 +384,12 @@ def _without_copies(responses: list[Response]) -> list[Response]:
             kept.append(response)
         seen.add(response)
     return kept
+
+
+def _whole(pieces: list[str]) -> int:
+    """The number of pieces without a last one that ends with the first half of a character."""
+    ends_in_half = pieces and "\ud800" <= pieces[-1][-1:] <= "\udbff"
+    return len(pieces) - bool(ends_in_half)
 
 
 def _index(index: object, position: int) -> int:

@@ -71,6 +71,18 @@ def test_events_that_repeat_are_parsed_once():
     assert response.answer_text == "".join(texts)
 
 
+def test_a_character_whose_halves_come_in_two_events_is_whole():
+    texts = ["a", "b\ud83d", "\ude00c", "", "d\ud83d"]
+    stream, live = ChatCompletion(), []
+    for text in texts:
+        stream.add_bytes(line({"index": 0, "delta": {"content": text}}))
+        live.append(stream.new_texts()[1])
+    assert live == ["a", "", "b\U0001f600c", "", ""]
+    stream.add_bytes(line({"index": 0, "delta": {}, "finish_reason": "stop"}))
+    (response,) = stream.responses(1, None, 1.0)
+    assert response.answer_text == "ab\U0001f600cd?"
+
+
 def test_a_stream_that_never_repeats_is_soon_parsed_at_once():
     stream = ChatCompletion()
     with mock.patch.object(RepeatedEvent, "around", wraps=RepeatedEvent.around) as tried:
