@@ -244,14 +244,16 @@ def _made(
     place: ExperimentFolder, make: Callable[[RunOne], Result], console: Console
 ) -> tuple[Result, dict[str, RunResult]]:
     """Execute an experiment and show the progress of its runs: return (result, runs by name)."""
+    from heavydistill.models.vllm.server import KeptServer
+
     finished: dict[str, RunResult] = {}
 
     def run(name: str, plan: Plan) -> RunResult:
         console.rule(plain(f"run: {name}"))
-        finished[name] = run_shown(plan, console)
+        finished[name] = run_shown(plan, console, kept=kept)
         return finished[name]
 
-    with ending_early(console, place.folder, place.journal):
+    with ending_early(console, place.folder, place.journal), KeptServer() as kept:
         return make(run), finished
 
 

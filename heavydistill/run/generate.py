@@ -42,7 +42,7 @@ from heavydistill.models.local.engine import require_roles, require_template
 from heavydistill.models.request import conversation
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, reader_of
-from heavydistill.models.vllm.server import OnStart
+from heavydistill.models.vllm.server import KeptServer, OnStart
 from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
 from heavydistill.run.result import context_before, earlier, write
@@ -228,6 +228,7 @@ def run(
     ray: str | None = None,
     on_start: OnStart | None = None,
     pipeline_of: PipelineOf | None = None,
+    kept: KeptServer | None = None,
 ) -> RunResult:
     """Execute a plan and write the run's folder.
 
@@ -239,6 +240,7 @@ def run(
         on_start: Passed to ``models.vllm.server.served`` if a server is started.
         pipeline_of: Builds the pipeline instead of ``recipe.build_heavy_pipeline``; such a run is
             not divided into shards.
+        kept: Has the server for further runs too, if one is started.
 
     Raises:
         TeacherError: An endpoint does not work, has another model than the journal, or the server
@@ -260,7 +262,7 @@ def run(
                 raise ConfigError("A pipeline of your own runs in one process", "Set processes: 1.")
             stack.callback(pool.close)
         command = None if replay or ray else plan.server
-        started = with_server(plan.run, command, plan.server_log, on_start)
+        started = with_server(plan.run, command, plan.server_log, on_start, kept)
         run, failure = stack.enter_context(started)
         if pays:
             run, plan = _identified(run, plan)

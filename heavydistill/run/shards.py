@@ -188,16 +188,20 @@ def with_server(
     command: Sequence[str] | None,
     log: Path,
     on_start: serving.OnStart | None = None,
+    kept: serving.KeptServer | None = None,
 ) -> Iterator[tuple[ResolvedRun, Watch]]:
     """Start a server; yield (run that uses it, function that returns an error if it has ended).
 
-    Without a ``command`` the run is yielded unchanged.
+    Without a ``command`` the run is yielded unchanged. A server of ``kept`` goes on afterwards.
     """
     if not command:
         yield run, lambda: None
         return
-    with serving.served(list(command), run.config.endpoint, log, on_start) as server:
-        yield run.with_endpoint(server.endpoint), server.failure
+    with contextlib.nullcontext(kept) if kept else serving.KeptServer() as servers:
+        server = servers.serving(command, log, on_start)
+        place = {"start_vllm": False, "base_url": server.url}
+        endpoint = run.config.endpoint.model_copy(update=place)
+        yield run.with_endpoint(endpoint), server.failure
 
 
 class _Report(logging.Handler):

@@ -139,6 +139,9 @@ def test_an_adapter_is_evaluated_beside_its_base_with_a_control(place, adapter):
     # It leaves its answers unread as often as not, of which the exit code tells.
     assert done.returncode in (0, 1), done.stdout + done.stderr
     assert (place / "evaluation" / "controls.json").is_file()
+    # The control is asked of the server of the run that it belongs to.
+    logs = {log.name for log in place.glob("evaluation.*.vllm.log")}
+    assert logs == {"evaluation.before.vllm.log", "evaluation.after.vllm.log"}
 
 
 def test_grpo_with_vllm_in_its_process_keeps_the_engine_in_step(place):

@@ -58,7 +58,7 @@ def run(profile: Path) -> ResolvedRun:
 @pytest.fixture(scope="module")
 def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
     log = tmp_path_factory.mktemp("log") / "vllm.log"
-    with served(run.server_command(), run.config.endpoint, log) as server:
+    with served(run.server_command(), log) as server:
         (session,) = (mine for mine, parent in sessions() if parent == os.getpid())
         assert sum(mine == session for mine, _ in sessions()) > 3  # not the server alone
         yield server
@@ -69,7 +69,8 @@ def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def engine(run: ResolvedRun, server: VllmServer) -> Iterator[OpenAIEngine]:
     profile = dataclasses.replace(run.deliberator.profile, think_tags=None)
     # Without tags: thinking that the server left in the text would stay there.
-    engine = OpenAIEngine(profile, server.endpoint)
+    place = {"start_vllm": False, "base_url": server.url}
+    engine = OpenAIEngine(profile, run.config.endpoint.model_copy(update=place))
     yield engine
     engine.close()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -394,6 +395,27 @@ def test_vllm_beside_this_python_is_found_without_a_search_path(gpus, monkeypatc
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
     assert server.vllm() == str(tmp_path / "bin" / "vllm")
+
+
+def test_runs_of_an_experiment_share_a_server_while_its_command_is_theirs(gpus, tmp_path):
+    gpus(1)
+    source = import_files.lines(tmp_path / "p.jsonl", {"text": "What is 1 + 1?", "reference": "2"})
+    keys = {"think__k": 2, "deliberate__d": 0, "endpoint__reasoning": "optional"}
+    keys |= {"problems__source": str(source)}
+
+    def server_of(out: str, kept: server.KeptServer, **more: object) -> int:
+        """The process that answered a run."""
+        names = {"out": str(tmp_path / out), "journal": str(tmp_path / f"journal-{out}")}
+        run(check(configured("qwen3-8b", **keys, **names, **more)), kept=kept)
+        return int(fake_vllm.asked(tmp_path / "bin")[-1]["pid"])
+
+    with server.KeptServer() as kept:
+        first = server_of("one", kept)
+        assert server_of("again", kept, seed=7) == first
+        other = server_of("longer", kept, endpoint__context=20_000)
+        assert other != first and not (Path("/proc") / str(first)).exists()
+        os.kill(other, signal.SIGKILL)
+        assert server_of("after", kept, endpoint__context=20_000) not in (first, other)
 
 
 def test_a_server_and_an_address_contradict_each_other():

@@ -20,11 +20,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heavydistill.config.models import Endpoint
 from heavydistill.errors import ConfigError, RunError, TeacherError
 from heavydistill.models.profiles import ProfileFile, Setup, serve_command, weights_of
 from heavydistill.models.vllm import supervisor
@@ -76,9 +75,9 @@ _INSTALL = "pip install -c constraints.txt -e '.[vllm]'"
 
 @dataclass(frozen=True, slots=True)
 class VllmServer:
-    """A running server; ``endpoint`` is the run's endpoint with the server's address."""
+    """A running server."""
 
-    endpoint: Endpoint
+    url: str
     _port: int
     _log: _Log
     _process: subprocess.Popen[bytes]
@@ -124,13 +123,12 @@ class OwnServer:
 
 @contextlib.contextmanager
 def served(
-    words: list[str], endpoint: Endpoint, log: Path, on_start: OnStart | None = None
+    words: Sequence[str], log: Path, on_start: OnStart | None = None
 ) -> Iterator[VllmServer]:
     """Serve a model while the block runs.
 
     Args:
         words: A command from ``OwnServer.command``.
-        endpoint: The endpoint of the run, with ``start_vllm``.
         log: File to which the server's output is appended.
         on_start: Called twice a second until the server is healthy.
 
@@ -141,8 +139,6 @@ def served(
         probe.bind((_HOST, 0))
         port = int(probe.getsockname()[1])
     words = [*words, "--host", _HOST, "--port", str(port)]
-    url = f"http://{_HOST}:{port}/v1"
-    endpoint = endpoint.model_copy(update={"start_vllm": False, "base_url": url})
     # Clients use the environment's proxy, which cannot reach this machine's loopback address.
     bypassed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     hosts = {*(bypassed.split(",") if bypassed else ()), _HOST}
@@ -168,9 +164,26 @@ def served(
             if on_start:
                 on_start(time.monotonic() - started, printed.last_line())
             time.sleep(_POLL_S)
-        yield VllmServer(endpoint, port, printed, process)
+        yield VllmServer(f"http://{_HOST}:{port}/v1", port, printed, process)
     finally:
         process.communicate()  # closes the pipe, which ends the server, and waits for it
+
+
+class KeptServer(contextlib.ExitStack):
+    """Serves a model for several runs: a server stays while they need the same command."""
+
+    _words: tuple[str, ...] = ()
+    _server: VllmServer | None = None
+
+    def serving(
+        self, words: Sequence[str], log: Path, on_start: OnStart | None = None
+    ) -> VllmServer:
+        """Return the last server if it has this command and runs, or else start one."""
+        if not self._server or self._words != tuple(words) or self._server.failure():
+            self.close()
+            self._words, self._server = tuple(words), None
+            self._server = self.enter_context(served(words, log, on_start))
+        return self._server
 
 
 def _is_healthy(port: int) -> bool:
