@@ -66,11 +66,16 @@ def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def engine(run: ResolvedRun, server: VllmServer) -> Iterator[OpenAIEngine]:
+def endpoint(run: ResolvedRun, server: VllmServer) -> Endpoint:
+    place = {"start_vllm": False, "base_url": server.url}
+    return run.config.endpoint.model_copy(update=place)
+
+
+@pytest.fixture(scope="module")
+def engine(run: ResolvedRun, endpoint: Endpoint) -> Iterator[OpenAIEngine]:
     profile = dataclasses.replace(run.deliberator.profile, think_tags=None)
     # Without tags: thinking that the server left in the text would stay there.
-    place = {"start_vllm": False, "base_url": server.url}
-    engine = OpenAIEngine(profile, run.config.endpoint.model_copy(update=place))
+    engine = OpenAIEngine(profile, endpoint)
     yield engine
     engine.close()
 
@@ -109,7 +114,7 @@ def plain(server: VllmServer, request: Request, **more: Any) -> dict[str, Any]:
         "seed": request.seed,
         **more,
     }
-    url = f"{server.endpoint.base_url}/chat/completions"
+    url = f"{server.url}/chat/completions"
     headers = {"Content-Type": "application/json"}
     wanted = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(wanted, timeout=120) as answer:
@@ -152,15 +157,15 @@ def test_prompts_that_were_read_already_are_counted(run, engine):
     assert after.cached_tokens > 0.5 * after.prompt_tokens
 
 
-def test_the_server_tells_its_context_before_anything_is_asked(server):
-    ServerProbe().require("micro-served", server.endpoint, CONTEXT)
+def test_the_server_tells_its_context_before_anything_is_asked(endpoint):
+    ServerProbe().require("micro-served", endpoint, CONTEXT)
     with pytest.raises(TeacherError, match=rf"with {CONTEXT} tokens"):
-        ServerProbe().require("micro-served", server.endpoint, CONTEXT + 1)
+        ServerProbe().require("micro-served", endpoint, CONTEXT + 1)
 
 
 def test_a_run_asks_it_for_both_stages(server, profile, tmp_path):
     out = tmp_path / "run"
-    flags = [f"--teacher={profile}", f"--endpoint={server.endpoint.base_url}", f"--out={out}"]
+    flags = [f"--teacher={profile}", f"--endpoint={server.url}", f"--out={out}"]
     done = run_command("generate", *flags, "--limit=10", "--k=4", "--d=2")
     assert done.returncode == 0, done.stderr
     traces = list(read_traces(out))
