@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from command_line import run_command
 
+from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
 from heavydistill.errors import TeacherError
 from heavydistill.heavy import prompts
