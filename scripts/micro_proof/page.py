@@ -97,6 +97,10 @@ def page(seeds: Sequence[Seed]) -> str:
     return "\n".join(parts)
 
 
+def _measured(seeds: Sequence[Seed]) -> list[str]:
+    return [arm for arm in ARMS if any(arm in seed["arms"] for seed in seeds)]
+
+
 def over_seeds(values: Sequence[float]) -> Interval:
     """Mean over seeds with Student's 95 % interval; without width for a single seed."""
     mean = float(np.mean(values))
@@ -135,7 +139,7 @@ def _cell(values: Sequence[float], signed: bool = False) -> str:
 
 def _readings(seeds: Sequence[Seed], pools: str) -> str:
     rows = []
-    for arm in ARMS:
+    for arm in _measured(seeds):
         values = [_values(seeds, "arms", arm, pools, name) for name in _READING]
         if values[0]:
             signed = [" - " in title for title in _READING.values()]
@@ -149,7 +153,7 @@ def _controls(seeds: Sequence[Seed]) -> str:
     )
     rows = [
         [arm, *(_cell(_values(seeds, "arms", arm, "controls", name, "right")) for name in names)]
-        for arm in ARMS
+        for arm in _measured(seeds)
     ]
     return table(["right on", *names], rows)
 
@@ -158,7 +162,7 @@ def _planted(seeds: Sequence[Seed]) -> str:
     places = [str(place) for place in range(1, SHOWN + 1)]
     rows = [
         [arm, *(_cell(_values(seeds, "arms", arm, "planted", each, "follows")) for each in places)]
-        for arm in ARMS
+        for arm in _measured(seeds)
     ]
     return table(["follows it", *(f"shared by {each} of {SHOWN}" for each in places)], rows)
 
@@ -175,7 +179,7 @@ def _thinkers(seeds: Sequence[Seed]) -> str:
 
 def _costs(seeds: Sequence[Seed]) -> str:
     rows = []
-    for arm in ARMS:
+    for arm in _measured(seeds):
         tokens, minutes = (
             _values(seeds, "arms", arm, "training", name)
             for name in ("learnt_tokens", "cpu_minutes")
@@ -234,21 +238,21 @@ def _goals(seeds: Sequence[Seed]) -> Iterator[list[str]]:
         yield _on_the_mean(text, more, below=0)
     for name, title in {"mean_at_k": f"M@{POOL}", "pass_at_k": f"P@{POOL}"}.items():
         losses = _differences(seeds, ("thinkers", "base", name), ("thinkers", THINKER, name))
-        reached = len(losses) > 1 and _upper(losses) < _MOST_LOST
+        reached = _upper(losses) < _MOST_LOST if len(losses) > 1 else None
         text = f"thinker: {title} lost, base - thinker, below 3 points (one-sided 95 % bound)"
         yield [text, _yes(reached), _cell(losses, signed=True)]
 
 
 def _in_all(text: str, values: Sequence[float]) -> list[str]:
     above = sum(value > 0 for value in values)
-    reached = bool(values) and above == len(values)
+    reached = above == len(values) if values else None
     return [text, _yes(reached), f"{above} of {len(values)}; {_cell(values, signed=True)}"]
 
 
 def _on_the_mean(
     text: str, values: Sequence[float], above: float = -1.0, below: float = 1.0
 ) -> list[str]:
-    reached = bool(values) and above <= float(np.mean(values)) <= below
+    reached = above <= float(np.mean(values)) <= below if values else None
     return [text, _yes(reached), _cell(values, signed=" - " in text)]
 
 
@@ -258,5 +262,5 @@ def _upper(values: Sequence[float]) -> float:
     return float(np.mean(values) + half)
 
 
-def _yes(reached: bool) -> str:
-    return "yes" if reached else "**no**"
+def _yes(reached: bool | None) -> str:
+    return "not measured" if reached is None else "yes" if reached else "**no**"
