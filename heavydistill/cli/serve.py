@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 
 from rich.console import Console
 
@@ -12,7 +11,7 @@ from heavydistill.config.run import refuse_code_of_saved
 from heavydistill.config.serve import ServeConfig
 from heavydistill.config.shipped import shipped_file
 from heavydistill.config.yaml import load
-from heavydistill.report.terminal import print_lines, say
+from heavydistill.report.terminal import going_on, print_lines, say
 from heavydistill.run import interrupts
 
 
@@ -28,6 +27,7 @@ from heavydistill.run import interrupts
         Flag("serve.port"),
         Flag("serve.out"),
         Flag("teacher", "Models"),
+        Flag("endpoint.start_vllm", "Models"),
         Flag("endpoint.tokenizer", "Models"),
         Flag("prompts", "Models", "prompt"),
         Flag("plugins", "Models", "plugin"),
@@ -52,9 +52,11 @@ def serve(keys: dict[str, object], *, config: RunFile = None) -> None:
         stack.callback(service.close)
         address = stack.enter_context(service.listening())
         say(f"Listening at {address}; loading the models", console)
-        service.load()
+        starts = f"Starting vLLM; its log is {service.server_log}"
+        with going_on(starts, asked.endpoint.start_vllm):
+            service.load()
         say(f"Ready: {address} answers as heavy, vote and single. Ctrl-C ends it.", console)
         with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
+            service.wait()
         say("Stopping; requests in progress are cancelled", console)
     print_lines(service.retries.lines(), console)

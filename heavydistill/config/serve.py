@@ -72,12 +72,14 @@ class ServeConfig(RunConfig):
 
     @model_validator(mode="after")
     def _can_be_served(self) -> ServeConfig:
+        apart = self.serve.deliberator_endpoint
+        starts = self.endpoint.start_vllm or (apart and apart.start_vllm)
         without = {
             "pools": self.pools,
             "judge": self.judge,
             "budget": self.budget,
             "a deliberate.task other than deliberate": self.deliberate.task != "deliberate",
-            "endpoint.start_vllm": self.endpoint.start_vllm,
+            "serve.deliberator_endpoint with start_vllm": apart and starts,
         }
         if wrong := [name for name, is_set in without.items() if is_set]:
             raise ValueError(f"{', '.join(wrong)} cannot be served. Leave it out.")

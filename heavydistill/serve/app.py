@@ -44,6 +44,8 @@ from heavydistill.serve.request import MODELS, ApiError, ChatBody, parsed, read_
 from heavydistill.serve.retries import Retries
 
 if TYPE_CHECKING:
+    from heavydistill.models.resolve import ResolvedRun
+    from heavydistill.models.vllm.server import VllmServer
     from heavydistill.serve.episode import Emit, ServedAnswer
     from heavydistill.serve.pair import Pair
     from heavydistill.serve.record import RequestRecord
@@ -53,6 +55,7 @@ _BODY_S = 30.0  # for the whole body of a request
 _LAST_WORDS_S = 30.0  # after the deadline, for a client to read the rest of its answer
 _SHUTDOWN_S = 5.0
 _LONGEST_RETRY_S = 60.0
+_WATCH_S = 1.0
 _HEALTH = "/health"
 _TRY_AGAIN = (429, 503)  # statuses after which the same request may work
 _log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ class Service:
     def __init__(self, config: ServeConfig) -> None:
         self._config, self._key = config, config.serve.key
         self._pair: Pair | None = None
+        self._server: VllmServer | None = None
+        self._opened = contextlib.ExitStack()  # what ``close`` closes
         self._record: RequestRecord | None = None
         self._metrics: ServiceMetrics | None = None
         self.retries = Retries()
@@ -83,6 +88,12 @@ class Service:
                 "leave --host out.",
             )
 
+    @property
+    def server_log(self) -> Path:
+        """Log of the server of ``endpoint.start_vllm``, beside the folder of recorded requests."""
+        folder = Path(self._config.serve.out or "runs/served")
+        return folder.with_name(f"{folder.name}.vllm.log")
+
     @contextlib.contextmanager
     def listening(self) -> Iterator[str]:
         """Answer requests until the block ends; yields the base address.
@@ -96,11 +107,11 @@ class Service:
             submit(runner.cleanup()).result()
 
     def load(self) -> None:
-        """Load the models, which answer from now on.
+        """Load the models, or start their server; they answer from now on.
 
         Raises:
-            TeacherError, ConfigError: As ``pair.resolved``, ``record.RequestRecord`` and
-                ``pair.open_pair``.
+            TeacherError, ConfigError: As ``pair.resolved``, ``record.RequestRecord``,
+                ``models.vllm.server.served`` and ``pair.open_pair``.
         """
         from heavydistill.models.contact import ServerProbe  # the site answers before all this
         from heavydistill.serve.pair import open_pair, resolved
@@ -113,14 +124,37 @@ class Service:
 
             assert isinstance(run.config, ServeConfig)
             self._record = RequestRecord(Path(out), run.config, self.retries)
-        self._pair = open_pair(run)
+            self._opened.callback(self._record.close)
+        pair = open_pair(self._with_server(run))
+        self._opened.callback(pair.close)
+        self._pair = pair
+
+    def wait(self) -> None:
+        """Wait for ever. Raises RunError once the server of ``endpoint.start_vllm`` has ended."""
+        failure = None
+        while not failure:
+            time.sleep(_WATCH_S)
+            failure = self._server and self._server.failure("Start the service again.")
+        raise failure
 
     def close(self) -> None:
-        """Close the models and the record; requests in progress have ended."""
-        if self._pair:
-            self._pair.close()
-        if self._record:
-            self._record.close()
+        """Close models, record and server; requests in progress have ended."""
+        self._opened.close()
+
+    def _with_server(self, run: ResolvedRun) -> ResolvedRun:
+        """The run with its models at the server that it starts, if any."""
+        if not run.server:
+            return run
+        from heavydistill.models.contact import ServerProbe
+        from heavydistill.models.vllm.server import served
+        from heavydistill.run.generate import require_endpoints
+
+        endpoint = run.deliberator.endpoint
+        words = run.server.command(endpoint.context)
+        self._server = self._opened.enter_context(served(words, endpoint, self.server_log))
+        run = run.with_endpoint(self._server.endpoint)
+        require_endpoints(run, ServerProbe())
+        return run
 
     async def _start(self) -> tuple[web.AppRunner, str]:
         limits = self._config.serve

@@ -70,6 +70,7 @@ _HINTS = (
     (r"No space left on device", "The disk is full: free space for the weights."),
     (r"Address already in use", "Another program took the port: repeat the command."),
 )
+_RESUME = "Repeat the command: it resumes, and all responses are in the journal."
 _INSTALL = "pip install -c constraints.txt -e '.[vllm]'"
 
 
@@ -82,8 +83,8 @@ class VllmServer:
     _log: _Log
     _process: subprocess.Popen[bytes]
 
-    def failure(self) -> RunError | None:
-        """Why the server can no longer be used; None while it runs."""
+    def failure(self, fix: str = _RESUME) -> RunError | None:
+        """Why the server can no longer be used, and the fix; None while it runs."""
         with socket.socket() as probe:
             probe.settimeout(_HEALTH_TIMEOUT_S)
             # A busy server may not answer in time, which is not a failure.
@@ -93,8 +94,7 @@ class VllmServer:
         self._process.communicate()  # its children may take a while to end
         return RunError(
             f"vLLM {_ending(self._process.returncode)} in the middle of the run",
-            "Repeat the command: it resumes, and all responses are in the journal. "
-            f"{self._log.diagnosis()}",
+            f"{fix} {self._log.diagnosis()}",
         )
 
 

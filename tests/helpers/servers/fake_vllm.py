@@ -78,8 +78,9 @@ def _main() -> None:
         return completion("\\boxed{2}", reasoning="one and one")
 
     name = "other" if how == "other" else of["--served-model-name"]
-    model = {"id": name, "object": "model", "max_model_len": int(of["--max-model-len"])}
-    models = 200, {"object": "list", "data": [model]}
+    adapters = [json.loads(word)["name"] for word in arguments if word.startswith("{")]
+    about = {"object": "model", "max_model_len": int(of["--max-model-len"])}
+    models = 200, {"object": "list", "data": [{"id": id, **about} for id in (name, *adapters)]}
     with serving(answer, models, int(of["--port"])):
         print("Application startup complete.", flush=True)
         signal.pause()
