@@ -151,8 +151,9 @@ class Service:
 
         endpoint = run.deliberator.endpoint
         words = run.server.command(endpoint.context)
-        self._server = self._opened.enter_context(served(words, endpoint, self.server_log))
-        run = run.with_endpoint(self._server.endpoint)
+        self._server = self._opened.enter_context(served(words, self.server_log))
+        place = {"start_vllm": False, "base_url": self._server.url}
+        run = run.with_endpoint(endpoint.model_copy(update=place))
         require_endpoints(run, ServerProbe())
         return run
 
