@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 from adapters import write_adapter
 from command_line import MICRO, records_of, run_command, started
+from marked import eventually
 from real_vllm import engines_of
+from serving import body_of, stream, texts_of
 
 from heavydistill.config.models import Sampling
 from heavydistill.heavy import prompts
@@ -113,3 +117,35 @@ def test_an_adapter_that_vllm_cannot_serve_is_said_with_a_way(tmp_path):
     done = run_command("generate", f"--teacher={adapter}", *SMALL, f"--out={tmp_path / 'run'}")
     assert done.returncode == 2
     assert "heavydistill merge" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_service_answers_with_both_adapters_and_its_engine_ends_with_it(tmp_path):
+    thinker = write_adapter(tmp_path / "thinker", TEACHER, strength=0.001)
+    deliberator = write_adapter(tmp_path / "deliberator", TEACHER, strength=0.001, r=4)
+    roles = f"--thinker={thinker}", f"--deliberator={deliberator}"
+    words = [word for word in SMALL if word != "--d=1"]
+    process = started("serve", *roles, *words, "--port=0", cwd=tmp_path)
+    try:
+        (address,) = re.findall(r"http://127\.0\.0\.1:\d+/v1", process.stdout.readline())
+
+        def is_ready() -> bool:
+            assert process.poll() is None, process.communicate()[0]
+            try:
+                url = address.removesuffix("/v1") + "/health"
+                return bool(urllib.request.urlopen(url, timeout=30).status == 200)
+            except OSError:
+                return False
+
+        assert eventually(is_ready, 400)
+        events = stream(address, body_of("What is 12 + 34 - 5?"))
+        (end,) = (event for event in events if isinstance(event, dict) and "heavy" in event)
+        assert end["heavy"]["path"] == "deliberated", end
+        reasoning, content = texts_of(events)
+        assert reasoning and content, events
+        engines = engines_of(process.pid)
+        assert engines
+    finally:
+        process.kill()
+        process.communicate()
+    assert eventually(lambda: not list_alive(engines), 60)
