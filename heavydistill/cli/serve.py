@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 
 from heavydistill.cli.flags import Flag, RunFile, with_flags
@@ -11,8 +14,12 @@ from heavydistill.config.run import refuse_code_of_saved
 from heavydistill.config.serve import ServeConfig
 from heavydistill.config.shipped import shipped_file
 from heavydistill.config.yaml import load
+from heavydistill.errors import ConfigError
 from heavydistill.report.terminal import going_on, print_lines, say
 from heavydistill.run import interrupts
+
+if TYPE_CHECKING:
+    from heavydistill.serve.app import Service
 
 
 @with_flags(
@@ -34,7 +41,14 @@ from heavydistill.run import interrupts
     ),
     "serve.grace_s=20",
 )
-def serve(keys: dict[str, object], *, config: RunFile = None) -> None:
+def serve(
+    keys: dict[str, object],
+    *,
+    config: RunFile = None,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Offer tools to an agent over stdio, at no address.")
+    ] = False,
+) -> None:
     """Serve a thinker and a deliberator as one OpenAI-compatible model.
 
     The model heavy answers with a deliberation over K attempts, vote with their most frequent
@@ -47,16 +61,31 @@ def serve(keys: dict[str, object], *, config: RunFile = None) -> None:
         refuse_code_of_saved(file, asked, "name them with --plugin, or --set verify.own=[FILE]")
     from heavydistill.serve.app import Service
 
-    console, service = Console(), Service(asked)
+    console, service = Console(stderr=mcp), Service(asked)  # an agent reads standard output
     with interrupts.as_exceptions(), contextlib.ExitStack() as stack:
         stack.callback(service.close)
-        address = stack.enter_context(service.listening())
-        say(f"Listening at {address}; loading the models", console)
+        has_ended = _ended_of_agent(service, stack) if mcp else lambda: False
+        address = "" if mcp else stack.enter_context(service.listening())
+        where = f"Listening at {address}" if address else "Offering tools to an agent"
+        say(f"{where}; loading the models", console)
         starts = f"Starting vLLM; its log is {service.server_log}"
-        with going_on(starts, asked.endpoint.start_vllm):
+        with going_on(starts, asked.endpoint.start_vllm and not mcp):
             service.load()
-        say(f"Ready: {address} answers as heavy, vote and single. Ctrl-C ends it.", console)
+        ready = f"{address} answers as heavy, vote and single" if address else "heavy_think answers"
+        say(f"Ready: {ready}. Ctrl-C ends it.", console)
         with contextlib.suppress(KeyboardInterrupt):
-            service.wait()
+            service.wait(has_ended)
         say("Stopping; requests in progress are cancelled", console)
     print_lines(service.retries.lines(), console)
+
+
+def _ended_of_agent(service: Service, stack: contextlib.ExitStack) -> Callable[[], bool]:
+    """Offer the tools of MCP; returns whether the agent has gone."""
+    try:
+        from heavydistill.serve.mcp import serving_tools
+    except ImportError as error:
+        install = "pip install 'heavydistill[serve]'"
+        raise ConfigError(
+            f"--mcp needs the package mcp: {error}", f"Install it: {install}."
+        ) from error
+    return stack.enter_context(serving_tools(service))

@@ -2,5 +2,6 @@
 
 ``app`` has the routes, ``request`` reads what a client asks, ``pair`` has the models, ``episode``
 executes an episode for a request, ``replies`` sends the answer as ``completion`` or ``responses``
-write it, ``record`` keeps it with the ``feedback`` of users, and ``metrics`` counts.
+write it, ``mcp`` has tools for agents, ``record`` keeps answers with the ``feedback`` of users, and
+``metrics`` counts.
 """

@@ -129,13 +129,12 @@ class Service:
         self._opened.callback(pair.close)
         self._pair = pair
 
-    def wait(self) -> None:
-        """Wait for ever. Raises RunError once the server of ``endpoint.start_vllm`` has ended."""
-        failure = None
-        while not failure:
+    def wait(self, has_ended: Callable[[], bool]) -> None:
+        """Wait. Raises RunError once the server of ``endpoint.start_vllm`` has ended."""
+        while not has_ended():
             time.sleep(_WATCH_S)
-            failure = self._server and self._server.failure("Start the service again.")
-        raise failure
+            if self._server and (failure := self._server.failure("Start the service again.")):
+                raise failure
 
     def close(self) -> None:
         """Close models, record and server; requests in progress have ended."""
@@ -250,27 +249,45 @@ class Service:
         read: Callable[[bytes], ChatBody],
         form: Callable[[Asked], Form],
     ) -> web.StreamResponse:
-        if self._pair is None:
-            raise ApiError(503, "The models are being loaded. Ask again soon.", code="loading")
-        if self._running >= self._config.serve.max_requests:
-            message = f"{self._running} requests are in progress. Ask again later."
-            raise ApiError(429, message, code="rate_limit_exceeded")
-        pair, begun = self._pair, time.monotonic()
-        self._running += 1
-        try:
+        with self._admitted() as pair:
+            begun = time.monotonic()
             # In a thread, because a server may count tokens.
             data = await _body_of(http)
             asked = await asyncio.to_thread(lambda: read_request(read(data), pair))
             work = functools.partial(self._answer, pair, asked)
             reply = Reply(http, asked, form(asked), work)
-            async with asyncio.timeout(asked.deadline_s + _LAST_WORDS_S):
-                response = await reply.send()
+            try:
+                async with asyncio.timeout(asked.deadline_s + _LAST_WORDS_S):
+                    response = await reply.send()
+            except TimeoutError:  # the client does not read what is sent
+                raise ConnectionAbortedError from None
             self._seconds = time.monotonic() - begun
             return response
-        except TimeoutError:  # the client does not read what is sent
-            raise ConnectionAbortedError from None
+
+    @contextlib.contextmanager
+    def _admitted(self) -> Iterator[Pair]:
+        """Count a request in progress; yields the models. Raises ApiError if it has to wait."""
+        if self._pair is None:
+            raise ApiError(503, "The models are being loaded. Ask again soon.", code="loading")
+        if self._running >= self._config.serve.max_requests:
+            message = f"{self._running} requests are in progress. Ask again later."
+            raise ApiError(429, message, code="rate_limit_exceeded")
+        self._running += 1
+        try:
+            yield self._pair
         finally:
             self._running -= 1
+
+    async def ask(self, data: bytes, id: str, emit: Emit) -> ServedAnswer:
+        """Answer the body of a chat completion request, once the models are loaded.
+
+        Raises ApiError if there is no answer.
+        """
+        while self._pair is None:
+            await asyncio.sleep(_WATCH_S)
+        with self._admitted() as pair:
+            asked = await asyncio.to_thread(lambda: read_request(parsed(data, ChatBody), pair))
+            return await self._answer(pair, asked, id, emit)
 
     async def _answer(self, pair: Pair, asked: Asked, id: str, emit: Emit) -> ServedAnswer:
         """The answer with this id, once it is recorded. Raises ApiError if there is none."""

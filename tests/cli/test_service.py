@@ -1,12 +1,14 @@
 """``heavydistill serve`` as a process: it listens, answers and ends."""
 
 import contextlib
+import http.client
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -52,7 +54,7 @@ def test_the_bundled_models_are_served_by_one_command_until_it_is_told_to_end():
     assert process.returncode == 0 and "Stopping" in printed and "Traceback" not in printed
 
 
-def test_what_the_user_can_fix_ends_the_command_with_the_fix():
+def test_what_the_user_can_fix_ends_the_command_with_the_fix(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         in_use = run_command("serve", "--port", port)
@@ -61,10 +63,13 @@ def test_what_the_user_can_fix_ends_the_command_with_the_fix():
             "http://127.0.0.1:9/v1",
         )
     nowhere = run_command("serve", "--host", "0.0.0.0")
+    monkeypatch.setitem(sys.modules, "heavydistill.serve.mcp", None)
+    without = run_command("serve", "--mcp")
     for done, said in (
         (in_use, f"127.0.0.1:{port} cannot be listened at: Address already in use"),
         (gone, "Nothing answers at http://127.0.0.1:9/v1"),
         (nowhere, "HEAVYDISTILL_SERVE_KEY is not set"),
+        (without, "Install it: pip install 'heavydistill[serve]'"),
     ):
         assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
 
@@ -124,7 +129,7 @@ def test_vllm_serves_both_adapters_and_ends_with_the_service(tmp_path, signum):
 def test_the_service_ends_with_a_server_that_breaks(tmp_path):
     with with_vllm(tmp_path, "ends:3") as (process, address, mark):
         assert marked.eventually(lambda: health(address)["status"] == "ok", _LATEST_S)
-        with contextlib.suppress(OSError):  # the answer may be cut off
+        with contextlib.suppress(OSError, http.client.HTTPException):  # it is cut off
             post(address, body_of())
         printed, _ = process.communicate(timeout=_LATEST_S)
         assert not marked.alive(mark)
