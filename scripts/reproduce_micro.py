@@ -60,14 +60,16 @@ def run(chosen: argparse.Namespace) -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     runner = Runner(chosen.out, chosen.jobs, lambda line: print(line, flush=True))
     evidence = chosen.out if chosen.trial else EVIDENCE
+    shown: set[str] = set()
     until = time.monotonic() + 60 * (chosen.minutes or float("inf"))
     for seed in chosen.seeds:
         arms = [arm for arm in arms_of(seed) if arm in (chosen.arms or ARMS)]
         known = temperatures(evidence)
         planned = stages(chosen.out, seed, arms, sizes, known)
         left = runner.left(planned)  # nothing is written if other commands made what is there
-        if chosen.dry_run:
-            print_plan(seed, left)
+        if chosen.dry_run:  # seeds share the stages that choose a temperature
+            print_plan(seed, [stage for stage in left if stage.name not in shown])
+            shown |= {stage.name for stage in left}
             continue
         try:
             left = runner.run(left, until)

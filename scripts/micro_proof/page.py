@@ -18,7 +18,7 @@ from heavydistill.metrics.intervals import Interval
 from heavydistill.report.grid import bracketed
 from heavydistill.report.markdown import table
 from micro_proof.figures import FORMAT
-from micro_proof.stages import ARMS, POOL, SHOWN, TEMPERATURES, THINKER, D, Sizes
+from micro_proof.stages import ARMS, POOL, SEEDS, SHOWN, TEMPERATURES, THINKER, D, Sizes
 
 Seed = Mapping[str, Any]
 _EMERGENT = 30  # problems without a right attempt, above which a share of them is shown
@@ -80,6 +80,10 @@ def page(seeds: Sequence[Seed]) -> str:
             seeds=numbers, shown=SHOWN, d=D, temperatures=", ".join(map(str, TEMPERATURES)), **sizes
         )
     ]
+    if len(seeds) < SEEDS:
+        parts.append(
+            f"**Not finished: {len(seeds)} of {SEEDS} seeds; arms without rows are missing.**\n"
+        )
     if sizes["measured"] < Sizes().measured:
         parts.append("**A trial with few problems: its figures are no evidence.**\n")
     parts += ["## Goals\n", table(["goal", "reached", "figure"], list(_goals(seeds))), ""]

@@ -232,6 +232,10 @@ class TestPage:
         assert "no evidence" in page([figures(1, measured=12)])
         assert "no evidence" not in page([figures(1)])
 
+    def test_a_page_of_fewer_seeds_says_that_it_is_not_finished(self):
+        assert "Not finished: 2 of 5 seeds" in page([figures(1), figures(2)])
+        assert "Not finished" not in page([figures(seed) for seed in range(1, 6)])
+
 
 def test_a_kill_ends_the_stages_too(tmp_path, monkeypatch):
     pid = tmp_path / "pid"
