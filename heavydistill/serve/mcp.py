@@ -1,11 +1,7 @@
 """Heavy mode as tools of the Model Context Protocol, over standard input and output.
 
-    heavy_think           the answer; meanwhile the progress is sent
-    heavy_think_start     the id of an answer, for agents whose calls may not take minutes
-    heavy_think_result    this answer, or the progress so far
-
-Each is a request to the model ``heavy``, which ``Service.ask`` answers as one over HTTP. All of it
-runs in the loop of ``transport``. What is printed meanwhile goes to standard error.
+A call is a request to the model ``heavy``, which ``Service.ask`` answers as one over HTTP, in the
+loop of ``transport``. What is printed meanwhile goes to standard error.
 """
 
 from __future__ import annotations
