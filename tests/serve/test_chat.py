@@ -4,35 +4,16 @@ import asyncio
 import json
 import time
 import urllib.request
-from collections.abc import Iterator
 
 import openai
 import pytest
 from command_line import MICRO
-from fault_server import FaultServer, faulty
+from fault_server import faulty
 from serving import QUESTION, body_of, is_deliberation, post, serving, stream, texts_of
 from trainings import trained_deliberator
 
 from heavydistill.heavy.prompts import load
 from heavydistill.serve import replies
-
-
-@pytest.fixture(scope="module")
-def models() -> Iterator[FaultServer]:
-    with faulty() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def address(models) -> Iterator[str]:
-    with serving(models.base_url) as at:
-        yield at
-
-
-@pytest.fixture
-def client(address) -> openai.OpenAI:
-    return openai.OpenAI(base_url=address, api_key="none", max_retries=0)
-
 
 MESSAGES = [{"role": "user", "content": QUESTION}]
 SEEDED = {"heavy": {"seed": 1}}

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import openai
 import pytest
-from fault_server import FaultServer, faulty
+from fault_server import faulty
 from serving import QUESTION, body_of, post, serving
 
 from heavydistill.config.serve import ServeConfig
@@ -22,12 +22,6 @@ from heavydistill.serve.app import Service
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 TURN = {"role": "user", "content": QUESTION}
 LONG = {"messages": [{"role": "user", "content": "7 " * 450}]}  # room for some attempts, not for 16
-
-
-@pytest.fixture(scope="module")
-def models() -> Iterator[FaultServer]:
-    with faulty() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

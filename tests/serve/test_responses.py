@@ -1,33 +1,15 @@
 """The Responses API as the openai library reads it: whole, streamed, asynchronous, refused."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
-from fault_server import FaultServer, faulty
+from fault_server import faulty
 from serving import QUESTION, body_of, post, serving
 
 SEEDED = {"heavy": {"seed": 1}}
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA"}
-
-
-@pytest.fixture(scope="module")
-def models() -> Iterator[FaultServer]:
-    with faulty() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def address(models) -> Iterator[str]:
-    with serving(models.base_url) as at:
-        yield at
-
-
-@pytest.fixture
-def client(address) -> openai.OpenAI:
-    return openai.OpenAI(base_url=address, api_key="none", max_retries=0)
 
 
 def turn(role: str, text: str, kind: str = "input_text") -> dict[str, Any]:
