@@ -8,7 +8,8 @@ A server in a process of its own answers over HTTP; only this process is measure
 - by eight: eight events a write, as they come where a client is busy;
 - sixteen tokens an event: as ``vllm serve --stream-interval 16`` sends them;
 - alone, bare: an empty asyncio protocol that receives the same writes, which is what the event loop
-  itself takes.
+  itself takes;
+- alone, aiohttp: a loop around aiohttp that receives them and does nothing with them.
 
 For a request without a stream, ``OpenAIEngine`` beside a bare aiohttp client and the openai client.
 Prints microseconds of processor time, tokens a second of one process, and ratios; medians of
@@ -165,6 +166,25 @@ def bare_aiohttp(port: int, how: str, requests: int, slots: int) -> float:
     return _took(lambda: asyncio.run(all_of_them()))
 
 
+def aiohttp_stream(port: int, how: str, requests: int, _: int) -> float:
+    """A loop around aiohttp that receives the bytes of each stream."""
+    import aiohttp
+
+    async def all_of_them() -> None:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector) as session:
+
+            async def one() -> None:
+                url = f"http://127.0.0.1:{port}/{how}/v1/chat/completions"
+                async with session.post(url, data=b"") as answer:
+                    async for _ in answer.content.iter_any():
+                        pass
+
+            await asyncio.gather(*(one() for _ in range(requests)))
+
+    return _took(lambda: asyncio.run(all_of_them()))
+
+
 def bare_openai(port: int, how: str, requests: int, slots: int) -> float:
     """A loop around the openai client."""
     from openai import AsyncOpenAI
@@ -200,6 +220,7 @@ def main() -> None:
     port, slots = here.recv(), chosen.slots
     streams = {
         "alone, bare": (empty_protocol, 1, 1, 400),
+        "alone, aiohttp": (aiohttp_stream, 1, 1, 400),
         "alone": (ours, 1, 1, 400),
         "by eight": (ours, 8, 1, 100),
         "sixteen tokens an event": (ours, 1, 16, 400),
@@ -217,7 +238,8 @@ def main() -> None:
     print("processor time of a streamed token, requests included")
     for name in streams:
         print(f"  {name:24} {middle[name]:7.2f} us, {1e6 / middle[name]:>9,.0f} tokens a second")
-    print(f"  alone, of bare           {middle['alone'] / middle['alone, bare']:7.2f}")
+    for than in ("bare", "aiohttp"):
+        print(f"  alone, of {than:14} {middle['alone'] / middle[f'alone, {than}']:7.2f}")
     print("processor time of a request without a stream")
     for name in requests:
         print(

@@ -166,18 +166,34 @@ class ChatCompletion:
             OverrunError: The stream is far longer than ``max_tokens`` allows.
             ServerFault, ValueError: As ``add_line`` raises.
         """
-        *lines, rest = read.split(b"\n")
-        if lines:
-            lines[0] = b"".join((*self._unended, lines[0]))
-            self._unended = []
-        self._unended.append(rest)
         before = self._characters
-        for line in lines:
-            self.add_line(line)
+        if not self._add_repeated(read):
+            *lines, rest = read.split(b"\n")
+            if lines:
+                lines[0] = b"".join((*self._unended, lines[0]))
+                self._unended = []
+            if rest:
+                self._unended.append(rest)
+            for line in lines:
+                self.add_line(line)
         self._bytes += len(read)
         if self._bytes > self.most_bytes:
             raise self.overrun(unread=sum(map(len, self._unended)))
         return self._characters > before
+
+    def _add_repeated(self, read: bytes) -> bool:
+        """Read bytes of a stream that only repeat its last event; returns whether they do."""
+        if self.is_whole or self._unended or not self._repeated:
+            return False
+        event, choice, name = self._repeated[0]
+        if found := event.text_of_all(read):
+            self._add_text(choice, name, *found)
+        return found is not None
+
+    def _add_text(self, choice: _Choice, name: str, text: str, pieces: int = 1) -> None:
+        choice.add_text(name, text)
+        self._characters += len(text)
+        self.pieces += pieces
 
     def add_line(self, line: bytes) -> None:
         """Read a line of a stream of server-sent events; ignored after the end of the stream.
@@ -191,9 +207,7 @@ class ChatCompletion:
             return
         for event, choice, name in self._repeated:
             if (text := event.text_in(line)) is not None:
-                choice.add_text(name, text)
-                self._characters += len(text)
-                self.pieces += 1
+                self._add_text(choice, name, text)
                 return
         data = line[len(_DATA) :].strip()
         if data == _DONE:

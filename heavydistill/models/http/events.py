@@ -2,8 +2,9 @@
 
 Nearly all events of a stream are equal up to the text that they bring. Parsing each one as JSON and
 checking all of its fields takes most of a client's processor time, so the bytes around the text of
-one parsed event are remembered, and the text of the next one is read from between them. An event
-that differs in anything else, or whose text is not one whole JSON string, is parsed as JSON.
+one parsed event are remembered, and the text of the next one is read from between them; events that
+come together are read together. An event that differs in anything else, or whose text is not one
+whole JSON string, is parsed as JSON.
 """
 
 from __future__ import annotations
@@ -46,3 +47,17 @@ class RepeatedEvent:
         except ValueError:  # not UTF-8, or not JSON
             return None
         return text if isinstance(text, str) and end == len(quoted) else None
+
+    def text_of_all(self, read: bytes) -> tuple[str, int] | None:
+        """(joined text, number) of events that repeat this one; None if any other bytes are there.
+
+        What is left without the bytes between two texts is one line, with one JSON string, only if
+        nothing else is among the events.
+        """
+        ends = b"\n\r\n" if self.after.endswith(b"\r") else b"\n\n"
+        between = b'"' + self.after + ends + self.before + b'"'
+        if not read.endswith(ends) or b"\\" + between in read:  # maybe an escaped quote
+            return None
+        line = read.replace(between, b"")
+        text = self.text_in(line[: -len(ends)])
+        return None if text is None else (text, 1 + (len(read) - len(line)) // len(between))

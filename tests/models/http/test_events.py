@@ -23,10 +23,10 @@ WAYS = st.fixed_dictionaries(
 )
 
 
-def line(choice: dict[str, Any], **way: Any) -> bytes:
+def line(choice: dict[str, Any], ends: bytes = b"\r\n\n", **way: Any) -> bytes:
     """One event of a stream; its id and time repeat."""
     body = {"id": "chatcmpl-1", "created": 5, "model": "m", "choices": [choice]}
-    return f"data: {json.dumps(body, **way)}".encode(errors="surrogatepass") + b"\r\n\n"
+    return f"data: {json.dumps(body, **way)}".encode(errors="surrogatepass") + ends
 
 
 def read(lines: list[bytes], tried: int) -> list[Any]:
@@ -46,15 +46,31 @@ def test_a_stream_is_read_alike_with_and_without_them(choices, way):
     assert read(lines, 32) == read(lines, 0)
 
 
+@given(
+    st.lists(PIECES, max_size=12),
+    st.lists(st.text(max_size=3) | TEXTS, min_size=2, max_size=8),
+    st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\n\n", b"\n"]),
+    st.integers(1, 400),
+)
+@example([], ["a\\", "n", "b"], b"\n\n", 400)
+def test_a_stream_is_read_alike_however_its_bytes_are_split(choices, texts, ends, size):
+    choices = choices + [{"index": 1, "delta": {"content": text}} for text in texts]
+    lines = [line(choice, ends) for choice in choices]
+    joined = lines[0] + b"".join(lines[1:])
+    together = [lines[0], b"".join(lines[1:])]
+    split = [joined[start : start + size] for start in range(0, len(joined), size)]
+    assert read(together, 32)[1:] == read(split, 32)[1:] == read(lines, 0)[1:]
+
+
 @given(TEXTS, st.binary(max_size=6), st.integers(0, 200), st.integers(0, 4))
 @example("so", b'", "x": "', 150, 0)
 def test_a_damaged_event_is_read_as_json_reads_it(text, damage, place, length):
     first, whole = (
-        line({"index": 0, "delta": {"content": said}}, separators=(",", ":"))
+        line({"index": 0, "delta": {"content": said}}, b"\n\n", separators=(",", ":"))
         for said in ("first", text)
     )
     place = min(place, len(whole))
-    lines = [first, whole[:place] + damage + whole[place + length :]]
+    lines = [first, first + whole[:place] + damage + whole[place + length :] + first]
     assert read(lines, 32) == read(lines, 0)
 
 
@@ -69,6 +85,20 @@ def test_events_that_repeat_are_parsed_once():
     stream.add_bytes(line({"index": 0, "delta": {}, "finish_reason": "stop"}))
     (response,) = stream.responses(1, None, 1.0)
     assert response.answer_text == "".join(texts)
+
+
+def test_events_that_come_together_are_read_together():
+    first, *others = (
+        line({"index": 0, "delta": {"content": text}}, b"\n\n") for text in ("a", "b", "\\", "c")
+    )
+    stream = ChatCompletion()
+    stream.add_bytes(first)
+    with mock.patch.object(stream, "add_line", wraps=stream.add_line) as by_line:
+        assert stream.add_bytes(others[0] + others[2])
+        assert not by_line.called and stream.pieces == 3
+        stream.add_bytes(others[1] + others[2])  # where a text may end is not certain
+        assert by_line.called and stream.pieces == 5
+    assert stream.new_texts()[1] == "abc\\c"
 
 
 def test_a_character_whose_halves_come_in_two_events_is_whole():
