@@ -100,6 +100,12 @@ class ToolCall:
     name: str  # name of the tool
     arguments: str  # arguments, as the JSON text that the model wrote
 
+    @property
+    def message(self) -> dict[str, object]:
+        """This call as a part of a message in OpenAI's format."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
@@ -118,14 +124,7 @@ class Turn:
         """This turn as a message in OpenAI's format."""
         more = {
             "reasoning_content": self.thinking,
-            "tool_calls": [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in self.calls
-            ],
+            "tool_calls": [call.message for call in self.calls],
             "tool_call_id": self.result_of,
         }
         given = {name: value for name, value in more.items() if value}

@@ -57,6 +57,7 @@ from heavydistill.text.checked_claims import attempts_by_cache
 
 NOT_COUNTED = -1
 NO_REFERENCE = "no_reference"  # label for RL: no program can repeat the verdict of a user
+WITH_TOOLS = "with_tools"  # label of a problem
 
 OnProgress = Callable[[str, int, int], None]
 """Called with (name of the pass, number of traces done, number of traces in all)."""
@@ -133,7 +134,7 @@ class ProblemNote:
     """What a build notes about a problem."""
 
     domain: str  # Domain; determines the wording of its prompts
-    label: str = ""  # ``contaminated``, ``near_duplicate``, or empty
+    label: str = ""  # ``with_tools``, ``contaminated``, ``near_duplicate``, or empty
     detail: str = ""  # If it has a label: the benchmark or the other problem where it was found
     runs: list[str] = field(default_factory=list)  # Runs that contain the problem, as ``RUN/ID``
     split: Split | None = None  # Split of its rows; None if the problem has a label
@@ -383,7 +384,9 @@ class BuildState:
         key = content_id("p", *parts, *filter(None, [problem.history_json]))
         if key not in self.problems:
             domain = self._domain_of(source, problem)
-            self.problems[key] = ProblemNote(domain, *self.screen.look(key, problem))
+            is_plain = problem.is_text_alone
+            found = self.screen.look(key, problem) if is_plain else (WITH_TOOLS, "")
+            self.problems[key] = ProblemNote(domain, *found)
         self.problems[key].runs.append(f"{source.name}/{problem.id}")
         note = TraceNote(key, [], [])
         for attempt in trace.pool:
@@ -394,6 +397,8 @@ class BuildState:
                 signs = uses_attempts(spoken(attempt), widest, problem.transcript)
                 self.attention["blind_using"] += signs
             note.trajectories.append(self._note(attempt, label))
+        if not problem.is_text_alone:  # no prompt of a set holds such turns
+            return note
         attempts = attempts_by_cache(trace)
         unfit = NO_REFERENCE if problem.is_served else ""
         for cache in trace.caches:
@@ -442,7 +447,12 @@ class BuildState:
 
 
 def _refuse_tools(source: SourceRun, trace: Trace) -> None:
-    """Raise ConfigError if rows of a trace would lose turns, or learn what a tool returned."""
+    """Raise ConfigError if rows of a trace would lose turns, or learn what a tool returned.
+
+    Those of a service, whose conversations nobody chose, are labelled instead.
+    """
+    if trace.problem.is_served:
+        return
     if not trace.problem.is_text_alone:
         raise ConfigError(
             f"The run {source.name}: a turn before the text of problem {trace.problem.id} has tool "

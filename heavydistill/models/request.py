@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from heavydistill.config.models import Sampling
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.thinking import Listen
-from heavydistill.schema import Failure, FinishReason, Turn
+from heavydistill.schema import Failure, FinishReason, ToolCall, Turn, turns_as_json
 
 THINK = "think"  # stage of the thinker's requests; see also ``deliberate_stage``
 JUDGE = "judge"  # stage of the judge's requests
@@ -42,8 +42,8 @@ class Request:
     index: int = 0  # Index of the sample among the samples of the same messages, from 0
     stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; for records only
     key: str = ""  # Key in the journal (``store.journal.key``); empty without a journal
-    response_format: dict[str, Any] | None = None
-    """Form of the answer, as in OpenAI's API; a service sends it, and no journal knows it."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """Further parameters, e.g. ``tools``; a service sends them, and no journal knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,7 @@ class Response:
 
     reasoning: str = ""  # thinking, without its tags; empty if there was none
     answer_text: str = ""  # text after the thinking; empty if the model did not finish thinking
+    calls: tuple[ToolCall, ...] = ()  # calls after the text; none unless ``more`` had tools
     finish_reason: FinishReason  # ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``
     error: str | None = None
     """Reason why there is no usable text; set if and only if ``finish_reason`` is ``error``."""
@@ -198,9 +199,17 @@ def sample_seed(run_seed: int, *parts: object) -> int:
 
 def fields_of(model: str, request: Request, response: Response) -> dict[str, object]:
     """The fields of a generation, except its id and verdict."""
+    turn = Turn(
+        role="assistant",
+        text=response.answer_text,
+        thinking=response.reasoning,
+        calls=[*response.calls],
+        seconds=response.latency_s,
+    )
     return {
         "index": request.index,
         "model": model,
         "seed": request.seed if response.is_seeded else -1,
         **{name: getattr(response, name) for name in _OF_RESPONSE},
+        "turns_json": turns_as_json([turn]) if response.calls else "",
     }

@@ -234,14 +234,16 @@ class Service:
         return await self._reply(http, lambda data: parsed(data, ChatBody), CompletionForm)
 
     async def _respond(self, http: web.Request) -> web.StreamResponse:
-        from heavydistill.serve.responses import ResponseForm, read_response_request
+        from heavydistill.serve.responses import (
+            ResponseForm,
+            as_of_responses,
+            read_response_request,
+        )
 
         try:
             return await self._reply(http, read_response_request, ResponseForm)
         except ApiError as error:
-            if error.param and error.param.startswith("messages"):
-                error.param = error.param.replace("messages", "input", 1)
-            raise
+            raise as_of_responses(error) from None
 
     async def _reply(
         self,

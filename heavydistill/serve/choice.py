@@ -14,8 +14,9 @@ PATHS: tuple[Path, ...] = ("deliberated", "voted", "single")
 
 
 def is_answer(generation: Generation) -> bool:
-    """Whether a client can read it as an answer, whole or cut off."""
-    return bool(generation.answer_text) and generation.finish_reason != "error"
+    """Whether a client can read it as an answer, whole or cut off, or run its tool calls."""
+    is_empty = not (generation.answer_text or generation.turns[-1].calls)
+    return not is_empty and generation.finish_reason != "error"
 
 
 def usable(pool: Sequence[Trajectory]) -> list[Trajectory]:

@@ -1,7 +1,7 @@
 """Writes an answer as a chat completion.
 
-A stream begins with the role. Reasoning is sent under the two names that clients read, and the
-usage in a last chunk without choices.
+A stream begins with the role. Reasoning is sent under the two names that clients read, tool calls
+whole, and the usage in a last chunk without choices.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 import uuid
 from typing import Any
 
-from heavydistill.serve.episode import ServedAnswer
+from heavydistill.serve.episode import ServedAnswer, ServedChoice
 from heavydistill.serve.replies import Texts
 from heavydistill.serve.request import ApiError, Asked
 
@@ -31,7 +31,12 @@ class CompletionForm:
             {
                 "index": number,
                 "finish_reason": choice.finish_reason,
-                "message": {"role": "assistant", "content": "", **_message(*texts[number])},
+                "message": {
+                    "role": "assistant",
+                    "content": "",
+                    **_message(*texts[number]),
+                    **_calls(choice),
+                },
             }
             for number, choice in enumerate(answer.choices)
         ]
@@ -46,7 +51,9 @@ class CompletionForm:
 
     def end(self, answer: ServedAnswer) -> bytes:
         ends = {number: each.finish_reason for number, each in enumerate(answer.choices)}
-        end = self._chunk({number: {} for number in ends}, ends, heavy=answer.heavy)
+        calls = {n: _calls(each, True) for n, each in enumerate(answer.choices) if each.calls}
+        end = self._chunk(calls) if calls else b""
+        end += self._chunk({number: {} for number in ends}, ends, heavy=answer.heavy)
         if self._wants_usage:
             end += self._chunk({}, usage=answer.usage)
         return end + _DONE
@@ -69,6 +76,15 @@ def _message(reasoning: str, content: str) -> dict[str, str]:
     """The texts of a message or delta that are not empty."""
     names = {"reasoning": reasoning, "reasoning_content": reasoning, "content": content}
     return {name: text for name, text in names.items() if text}
+
+
+def _calls(choice: ServedChoice, is_delta: bool = False) -> dict[str, object]:
+    """The tool calls as a part of a message, or of a delta; empty if there are none."""
+    calls = [
+        {**({"index": index} if is_delta else {}), **call.message}
+        for index, call in enumerate(choice.calls)
+    ]
+    return {"tool_calls": calls} if calls else {}
 
 
 def _event(body: dict[str, object]) -> bytes:

@@ -3,9 +3,10 @@
 The attempts are asked for at once. When ``min_k`` of them are usable, the others are awaited for a
 grace and then given up; when the deadline has passed, all are. The deliberator reads what came. If
 it fails before its first word, the most frequent answer takes its place, and if no two attempts
-agree, the first attempt. ``ServedAnswer.heavy`` says which it was and why, with the fate of every
-call. In a stream, a deliberation that breaks off after its first word is an error, because what a
-client has read cannot be taken back.
+agree, the first attempt; but nothing does for a request that only a deliberation can honour, e.g.
+with tools. ``ServedAnswer.heavy`` says which it was and why, with the fate of every call. In a
+stream, a deliberation that breaks off after its first word is an error, because what a client has
+read cannot be taken back.
 
 If the task is cancelled, so are all calls to the models.
 """
@@ -15,8 +16,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from heavydistill.errors import BudgetError
 from heavydistill.heavy.episode import Episode, Rules, SampleAsk, VerdictAsk
@@ -31,7 +32,15 @@ from heavydistill.models.request import (
     samples,
 )
 from heavydistill.models.thinking import Listen
-from heavydistill.schema import FAILED, SERVED, Failure, FinishReason, Generation, Trace
+from heavydistill.schema import (
+    FAILED,
+    SERVED,
+    Failure,
+    FinishReason,
+    Generation,
+    ToolCall,
+    Trace,
+)
 from heavydistill.serve.choice import PATHS, Path, fallback_in, is_answer, usable, vote_in
 from heavydistill.serve.request import ApiError, Asked
 
@@ -52,8 +61,9 @@ class ServedChoice:
     """One answer to the request."""
 
     text: str
-    finish_reason: FinishReason
+    finish_reason: FinishReason | Literal["tool_calls"]
     path: Path
+    calls: list[ToolCall] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +193,8 @@ class ServedEpisode:
             model=role.model.profile.name,
             stage=deliberate_stage(stage) if stage else THINK,
         )
-        if stage and stage == self._rounds and asked.response_format:
-            return [replace(each, response_format=asked.response_format) for each in requests]
-        return requests
+        is_last = 0 < stage == self._rounds
+        return [replace(each, more=asked.more) for each in requests] if is_last else requests
 
     def _role(self, round: int) -> ServedModel:
         return self._pair.deliberator if round else self._pair.thinker
@@ -269,9 +278,11 @@ class ServedEpisode:
         mine = last[number] if number < len(last) else None
         if mine and is_answer(mine):
             path: Path = "single" if self._asked.model == "single" else "deliberated"
+            turn = mine.turns[-1]
             if not self._asked.is_stream:
-                self._pass_on(number, mine.reasoning, "")
-            return ServedChoice(mine.answer_text, mine.finish_reason, path)
+                self._pass_on(number, turn.thinking, "")
+            end = "tool_calls" if turn.calls else mine.finish_reason
+            return ServedChoice(turn.text, end, path, turn.calls)
         if number in self._spoke and mine:
             raise self._error(f"The answer broke off: {_why(mine)}", [mine])
         if mine and self._asked.d:
@@ -279,8 +290,8 @@ class ServedEpisode:
         elif self._asked.d and not self._because:
             count = len(usable(self._episode.pool))
             self._because = f"{count} attempts are usable, and min_k is {self._asked.min_k}"
-        if self._asked.response_format:  # which nothing else has
-            message = f"There is no answer in the response_format: {self._because}. Ask again."
+        if more := ", ".join(self._asked.more):
+            message = f"Only a deliberation can honour {more}: {self._because}. Ask again."
             raise ApiError(502, message, code="no_deliberation", heavy=self._heavy([]))
         return self._fallback(number)
 

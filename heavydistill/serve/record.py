@@ -30,7 +30,7 @@ from heavydistill.config.serve import ServeConfig
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.heavy.judge_votes import is_by_user
 from heavydistill.hub.secrets import known_secrets, scrubber
-from heavydistill.schema import FAILED, SERVED, Trace, from_row, to_row, turns_as_json
+from heavydistill.schema import FAILED, SERVED, Trace, Turn, from_row, to_row, turns_as_json
 from heavydistill.serve.feedback import Feedback, with_feedback
 from heavydistill.serve.request import MODELS, ApiError
 from heavydistill.serve.retries import Retries
@@ -192,6 +192,13 @@ class RequestRecord:
                 return {name: clean(each) for name, each in value.items()}
             return [clean(each) for each in value] if isinstance(value, list) else value
 
-        turns = [replace(turn, text=self._clean(turn.text)) for turn in trace.problem.history]
-        problem = replace(trace.problem, history_json=turns_as_json(turns))
-        return from_row(Trace, clean(to_row(replace(trace, problem=problem))))
+        def clean_turns(turns: list[Turn]) -> str:
+            return turns_as_json([from_row(Turn, clean(to_row(turn))) for turn in turns])
+
+        problem = replace(trace.problem, history_json=clean_turns(trace.problem.history))
+        deliberations = [
+            replace(each, turns_json=clean_turns(each.turns)) if each.turns_json else each
+            for each in trace.deliberations
+        ]
+        cleaned = replace(trace, problem=problem, deliberations=deliberations)
+        return from_row(Trace, clean(to_row(cleaned)))

@@ -2,17 +2,21 @@
 
 A parameter that cannot be honoured is refused by its name, unless its value changes nothing. The
 problem is the last turn of the user, after the turns before it; thinking of earlier answers is left
-out, as chat templates leave it out.
+out, as chat templates leave it out. If tools were called for it, the problem is the same turn once
+more, after their results.
+
+Tools and the form of the answer are for the deliberations that are the answer, and for no attempt.
 
 Parameters of a service are in ``heavy`` (``extra_body`` of the openai library), see
 ``HeavyOptions``. Titles, tags and follow-up questions, which chat front ends ask for under the name
 of the model they show, are answered with one attempt, and the answer says so.
 
-Not covered: tools and images.
+Not covered: images.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,10 +46,11 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("frequency_penalty", "presence_penalty", "top_logprobs"), (0,)),
     **dict.fromkeys(("logprobs", "store"), (False,)),
     **dict.fromkeys(("tools", "functions", "stop"), ([],)),
-    **{"logit_bias": ({},), "service_tier": ("auto", "default"), "tool_choice": ("none", "auto")},
-    **{"parallel_tool_calls": (True, False), "response_format": ({"type": "text"},)},
-    **{"modalities": (["text"],)},
+    **{"logit_bias": ({},), "service_tier": ("auto", "default"), "tool_choice": ("auto",)},
+    **{"response_format": ({"type": "text"},), "modalities": (["text"],)},
 }
+_OF_DELIBERATOR = ("response_format", "tools", "tool_choice", "parallel_tool_calls")
+_THINKING = ("reasoning", "reasoning_content")
 _SHORT_TOKENS = 64  # of a title or of tags
 _TASK = "### Task:"  # begins what Open WebUI asks beside the conversation
 _ANSWER_TOKENS = 32  # minimum room in a cache for the answer of each attempt
@@ -112,6 +117,18 @@ class _StreamOptions(Body):
     include_obfuscation: bool = False
 
 
+class _Function(Body):
+    name: str = Field(min_length=1)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _Tool(Body):
+    type: Literal["function"]
+    function: _Function
+
+
 class ChatBody(Body):
     """The body of a chat completion request."""
 
@@ -127,11 +144,24 @@ class ChatBody(Body):
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = Field(default=None, ge=0, lt=_MOST_SEED)
     response_format: dict[str, Any] | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
     heavy: HeavyOptions = Field(default_factory=HeavyOptions)
     metadata: dict[str, Any] = Field(default_factory=dict)
     user: str = ""  # these three say who asks, and change no answer
     safety_identifier: str = ""
     prompt_cache_key: str = ""
+
+    @property
+    def of_deliberator(self) -> dict[str, Any]:
+        """The parameters that only a deliberation can honour, as they were given."""
+        given = self.model_dump(include=set(_OF_DELIBERATOR), exclude_unset=True)
+        if not self.tools:  # without any, this changes nothing
+            given.pop("parallel_tool_calls", None)
+            if self.tool_choice == "none":
+                del given["tool_choice"]
+        return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +182,7 @@ class Asked:
     deliberator: Sampling
     is_stream: bool
     wants_usage: bool
-    response_format: dict[str, Any] | None = None  # of the deliberations that are the answer
+    more: dict[str, Any]  # further parameters for the deliberations that are the answer
     because: str = ""  # why another model answers than the one that was asked
 
     @property
@@ -169,7 +199,7 @@ def read_request(body: ChatBody, pair: Pair) -> Asked:
     if body.stream_options and not body.stream:
         raise ApiError(400, "stream_options needs stream: true.", "stream_options")
     text, history = _conversation(body.messages)
-    is_plain = body.model == "single" or {"heavy", "response_format"} & body.model_fields_set
+    is_plain = body.model == "single" or "heavy" in body.model_fields_set or body.of_deliberator
     because = "" if is_plain else _auxiliary(body, text)
     asked = _asked(body, pair, text, history, because)
     system, problem = pair.config.system, asked.problem
@@ -220,12 +250,16 @@ def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
 
     plain = []
     for number, message in enumerate(messages):
-        each = {k: v for k, v in message.items() if k not in ("reasoning", "reasoning_content")}
+        role = message.get("role")
+        unsent = ("name",) if role == "tool" else _THINKING  # the name is that of its call
+        each = {k: v for k, v in message.items() if k not in unsent and v != []}
         if isinstance(content := each.get("content"), list):
             each["content"] = joined(content, f"messages.{number}.content")
-        if each.get("role") == "developer":
+        if role == "developer":
             each["role"] = "system"
         plain.append(each)
+    if plain[-1].get("role") == "tool":
+        plain += [each for each in plain if each.get("role") == "user"][-1:]
     try:
         return read_messages(plain, "messages")
     except ProblemsError as error:
@@ -264,13 +298,16 @@ def _asked(body: ChatBody, pair: Pair, text: str, history: str, because: str) ->
     is_heavy, seed = model == "heavy", body.seed if options.seed is None else options.seed
     k = 1 if model == "single" else options.k or config.think.k
     of_thinker, of_deliberator = pair.thinker.model.sampling, pair.deliberator.model.sampling
+    more, budget = body.of_deliberator, config.cache.budget_tokens or 0
+    if tools := more.get("tools"):  # the deliberator reads them beside its cache
+        budget = max(0, budget - pair.reader_of_request.count(json.dumps(tools)))
     return Asked(
         model=model,
         problem=pair.problem(options.problem_id or content_id("p", history, text), text, history),
         k=k,
         d=(options.d or body.n or 1) if is_heavy else 0,
         min_k=min(k, options.min_k or config.think.min_k),
-        budget_tokens=options.budget_tokens or config.cache.budget_tokens or 0,
+        budget_tokens=min(options.budget_tokens or budget, budget),
         deadline_s=options.deadline_s or config.serve.deadline_s,
         grace_s=config.serve.grace_s if options.grace_s is None else options.grace_s,
         expose=options.expose,
@@ -279,7 +316,7 @@ def _asked(body: ChatBody, pair: Pair, text: str, history: str, because: str) ->
         deliberator=_sampling(body, of_deliberator),
         is_stream=body.stream,
         wants_usage=bool(body.stream_options and body.stream_options.include_usage),
-        response_format=body.response_format,
+        more=more,
         because=because,
     )
 
@@ -318,10 +355,16 @@ def _check_options(body: ChatBody, pair: Pair) -> None:
     if d > limits.max_d:
         name = "heavy.d" if options.d else "n"
         faults[name] = True, f"it is {d}, and at most {limits.max_d} are served"
-    is_here, has_form = pair.deliberator.model.is_local, body.response_format is not None
-    faults["response_format"] = has_form and is_here, "the deliberator has no server that knows it"
+    named = [{"type": "function", "function": {"name": e.function.name}} for e in body.tools or ()]
+    faults["tool_choice"] = (
+        body.tool_choice not in (None, "none", *(["required", *named] if named else ())),
+        "it must be none, auto, required or the name of one of the tools",
+    )
+    if pair.deliberator.model.is_local:
+        why = "the deliberator runs in this process, which cannot honour it"
+        faults |= dict.fromkeys(body.of_deliberator, (True, why))
     if body.model != "heavy":
-        faults["response_format"] = has_form, "it is for the model heavy"
+        faults |= dict.fromkeys(body.of_deliberator, (True, "it is for the model heavy"))
         for name in ("d", "budget_tokens"):
             faults[f"heavy.{name}"] = name in given, "it is for the model heavy"
         faults["n"] = (body.n or 1) > 1, "it is for the model heavy"
@@ -351,11 +394,11 @@ def _check_room(asked: Asked, pair: Pair) -> None:
         return
     fits = next((k for k in range(most - 1, 0, -1) if needed(k) <= asked.budget_tokens), 0)
     fix = f"Set heavy.k to {fits} or less" if fits > 1 else "Shorten the conversation"
+    other = "send fewer tools" if "tools" in asked.more else "ask the model vote"
     raise ApiError(
         400,
         f"The deliberator's cache of {asked.budget_tokens:,} tokens does not hold this "
-        f"conversation and {most} attempts, which need {needed(most):,}. {fix}, or ask the model "
-        "vote.",
+        f"conversation and {most} attempts, which need {needed(most):,}. {fix}, or {other}.",
         "heavy.k" if fits > 1 else "messages",
         "context_length_exceeded",
     )

@@ -1,9 +1,10 @@
 """The Responses API: its requests as chat completions, and answers in its form.
 
-Progress and thinking are the summary of a reasoning item, and the answer is a message. Earlier
-responses are not kept, so a request brings its whole conversation.
+Progress and thinking are the summary of a reasoning item, the answer is a message, and tool calls
+are items of their own. Earlier responses are not kept, so a request brings its whole conversation.
 
-Not covered: several choices, and items other than messages; they are refused by name.
+Not covered: several choices; items other than messages, reasoning, and calls of functions with
+their results; tools other than functions. They are refused by name.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from heavydistill.schema import ToolCall
 from heavydistill.serve.episode import ServedAnswer
 from heavydistill.serve.replies import Texts
 from heavydistill.serve.request import (
@@ -30,7 +32,7 @@ from heavydistill.serve.request import (
 
 _SAME = (
     *("model", "stream", "temperature", "top_p", "heavy"),
-    *("metadata", "user", "safety_identifier", "prompt_cache_key"),
+    *("metadata", "user", "safety_identifier", "prompt_cache_key", "parallel_tool_calls"),
 )
 _TEXTS = ("input_text", "output_text", "text")
 # Of each kind of item: prefix of its id, name of its parts, kind of a part, and what events of a
@@ -41,10 +43,22 @@ _ITEMS = {
 }
 
 
+class _Tool(Body):
+    type: Literal["function"]
+    name: str = Field(min_length=1)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _Text(Body):
+    format: dict[str, Any] | None = None
+
+
 class _ResponseBody(Body):
     neutral: ClassVar = {
-        **{name: NEUTRAL[name] for name in ("tools", "tool_choice", "parallel_tool_calls")},
-        **{name: NEUTRAL[name] for name in ("service_tier", "store", "top_logprobs")},
+        **{name: NEUTRAL[name] for name in ("tools", "tool_choice", "service_tier", "store")},
+        **{"top_logprobs": NEUTRAL["top_logprobs"]},
         **{"include": ([],), "truncation": ("disabled",), "background": (False,)},
         "reasoning": ({}, *({"summary": length} for length in ("auto", "concise", "detailed"))),
         "text": ({}, {"format": {"type": "text"}}),
@@ -57,6 +71,10 @@ class _ResponseBody(Body):
     max_output_tokens: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
+    tools: list[_Tool] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    text: _Text | None = None
     heavy: HeavyOptions = Field(default_factory=HeavyOptions)
     metadata: dict[str, Any] = Field(default_factory=dict)
     user: str = ""
@@ -71,8 +89,26 @@ def read_response_request(data: bytes) -> ChatBody:
         message = "The parameter heavy.d is wrong: a response has one choice. Ask chat completions."
         raise ApiError(400, message, "heavy.d")
     given = {name: getattr(body, name) for name in _SAME if name in body.model_fields_set}
-    more = {"messages": _messages(body), "max_completion_tokens": body.max_output_tokens}
+    more: dict[str, Any] = {"messages": _messages(body)}
+    more["max_completion_tokens"] = body.max_output_tokens
+    if body.tools:
+        more["tools"] = [_nested(tool.model_dump(exclude_unset=True)) for tool in body.tools]
+    if choice := body.tool_choice:
+        more["tool_choice"] = _nested(choice) if isinstance(choice, dict) else choice
+    if body.text and (form := body.text.format):
+        is_schema = form.get("type") == "json_schema"
+        more["response_format"] = _nested(form, "json_schema") if is_schema else form
     return ChatBody.model_validate({**given, **more})
+
+
+def _nested(tool: dict[str, Any], name: str = "function") -> dict[str, Any]:
+    """A tool, the choice of one, or a format, as in chat completions."""
+    return {"type": tool.get("type"), name: {k: v for k, v in tool.items() if k != "type"}}
+
+
+def _flat(tool: Any) -> Any:
+    """The same as in the Responses API."""
+    return {"type": tool["type"], **tool["function"]} if isinstance(tool, dict) else tool
 
 
 def _messages(body: _ResponseBody) -> list[dict[str, Any]]:
@@ -83,18 +119,45 @@ def _messages(body: _ResponseBody) -> list[dict[str, Any]]:
         return [*messages, {"role": "user", "content": body.input}]
     for number, item in enumerate(body.input):
         where, kind = f"input.{number}", item.get("type", "message")
-        if kind == "reasoning":  # of an earlier answer; see ``request``
-            continue
-        if kind != "message":
-            message = f"The item {kind!r} of {where} is not supported. Send messages alone."
+        if kind == "function_call":
+            calls = {"tool_calls": [_call(item)]}
+            if messages and messages[-1]["role"] == "assistant":  # calls after a text, or others
+                calls["tool_calls"] = messages[-1].get("tool_calls", []) + calls["tool_calls"]
+                messages[-1] |= calls
+            else:
+                messages.append({"role": "assistant", "content": "", **calls})
+        elif kind == "function_call_output":
+            content = _content(item.get("output"), f"{where}.output")
+            id = {"tool_call_id": item.get("call_id")}
+            messages.append({"role": "tool", "content": content, **id})
+        elif kind == "message":
+            content = _content(item.get("content"), f"{where}.content")
+            messages.append({"role": item.get("role"), "content": content})
+        elif kind != "reasoning":  # of an earlier answer; see ``request``
+            message = f"The item {kind!r} of {where} is not supported. Leave it out."
             raise ApiError(400, message, where, "unsupported_parameter")
-        content = item.get("content")
-        if isinstance(content, list):
-            content = joined(content, f"{where}.content", _TEXTS)
-        messages.append({"role": item.get("role"), "content": content})
     if not messages:
         raise ApiError(400, "The parameter input is wrong: it has no message.", "input")
     return messages
+
+
+def _call(item: dict[str, Any]) -> dict[str, Any]:
+    function = {name: item.get(name) for name in ("name", "arguments")}
+    return {"id": item.get("call_id"), "type": "function", "function": function}
+
+
+def _content(content: object, where: str) -> object:
+    return joined(content, where, _TEXTS) if isinstance(content, list) else content
+
+
+def as_of_responses(error: ApiError) -> ApiError:
+    """The error of a chat completion, with the names of this API."""
+    for name, own in (("messages", "input"), ("response_format", "text.format")):
+        if error.param and error.param.startswith(name):
+            message = str(error).replace(f"parameter {name}", f"parameter {own}")
+            param = error.param.replace(name, own, 1)
+            return ApiError(error.status, message, param, error.code, error.heavy)
+    return error
 
 
 class ResponseForm:
@@ -103,6 +166,12 @@ class ResponseForm:
     def __init__(self, asked: Asked) -> None:
         self.id = f"resp_{uuid.uuid4().hex}"
         self._model, self._created = asked.model, int(time.time())
+        tools = list(map(_flat, asked.more.get("tools", ())))
+        self._tools = {
+            "parallel_tool_calls": asked.more.get("parallel_tool_calls", bool(tools)),
+            "tool_choice": _flat(asked.more.get("tool_choice", "auto" if tools else "none")),
+            "tools": tools,
+        }
         self._events = 0  # that were sent
         self._output: list[dict[str, Any]] = []  # items that were sent, the last one maybe in part
         self._is_open = False  # whether the last one is
@@ -110,9 +179,11 @@ class ResponseForm:
     def whole(self, answer: ServedAnswer, texts: Texts) -> dict[str, object]:
         reasoning, content = texts[0]
         self._output = [_item("reasoning", reasoning)] if reasoning else []
-        self._output.append(message := _item("message", content))
         response = self._answered(answer)
-        message["status"] = response["status"]
+        if content or not answer.choices[0].calls:
+            message = _item("message", content, str(response["status"]))
+            self._output.append(message)
+        self._output += map(_call_item, answer.choices[0].calls)
         return response
 
     def begin(self, choices: int) -> bytes:
@@ -126,7 +197,10 @@ class ResponseForm:
     def end(self, answer: ServedAnswer) -> bytes:
         response = self._answered(answer)
         status = str(response["status"])
-        return self._closed(status) + self._event(status, response=response)
+        events = self._closed(status)
+        for call in answer.choices[0].calls:
+            events += self._called(_call_item(call))
+        return events + self._event(status, response=response)
 
     def failure(self, error: ApiError) -> bytes:
         fault = {"code": error.code or "server_error", "message": str(error)}
@@ -144,6 +218,18 @@ class ResponseForm:
         self._output[-1][parts][0]["text"] += text
         logprobs: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
         return events + self._event(f"{begins}_text.delta", **self._place(), delta=text, **logprobs)
+
+    def _called(self, item: dict[str, Any]) -> bytes:
+        """The events of a tool call."""
+        self._output.append(item)
+        at = {"output_index": len(self._output) - 1}
+        place, arguments = {**at, "item_id": item["id"]}, item["arguments"]
+        begun = {**item, "arguments": "", "status": "in_progress"}
+        events = self._event("output_item.added", **at, item=begun)
+        events += self._event("function_call_arguments.delta", **place, delta=arguments)
+        done = {"name": item["name"], "arguments": arguments}
+        events += self._event("function_call_arguments.done", **place, **done)
+        return events + self._event("output_item.done", **at, item=item)
 
     def _opened(self, kind: str) -> bytes:
         item, (_, parts, _, part, _) = _item(kind, "", "in_progress"), _ITEMS[kind]
@@ -203,10 +289,9 @@ class ResponseForm:
             "instructions": None,
             "metadata": {},
         }
-        tools = {"parallel_tool_calls": False, "tool_choice": "none", "tools": []}
-        return {**about, **rest, **tools, **more}
+        return {**about, **rest, **self._tools, **more}
 
-    def _event(self, name: str, **more: object) -> bytes:
+    def _event(self, name: str, /, **more: object) -> bytes:
         kind = f"response.{name}"
         body = {"type": kind, "sequence_number": self._events, **more}
         self._events += 1
@@ -219,3 +304,8 @@ def _item(kind: str, text: str, status: str = "completed") -> dict[str, Any]:
     annotations: dict[str, Any] = {"annotations": []} if kind == "message" else {}
     content = [{"type": part, "text": text, **annotations}]
     return {"id": f"{prefix}_{uuid.uuid4().hex}", "type": kind, **own, parts: content}
+
+
+def _call_item(call: ToolCall) -> dict[str, Any]:
+    about = {"id": f"fc_{uuid.uuid4().hex}", "type": "function_call", "status": "completed"}
+    return {**about, "call_id": call.id, "name": call.name, "arguments": call.arguments}

@@ -37,7 +37,7 @@ def messages(*turns: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("more", "param", "said"),
     [
-        ({"tools": [{"type": "function"}]}, "tools", "not supported"),
+        ({"functions": [{"name": "add"}]}, "functions", "not supported"),
         (
             {"model": "vote", "response_format": {"type": "json_object"}},
             *("response_format", "model heavy"),

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import openai
+import pydantic
 import pytest
 from fault_server import faulty
 from serving import QUESTION, body_of, post, serving
@@ -97,6 +98,25 @@ def test_a_conversation_reaches_the_models_as_in_a_chat_completion(client, addre
     assert sorted(filter(is_asked, map(str, models.asked))) == asked and len(asked) == 5
 
 
+class Sum(pydantic.BaseModel):
+    total: int
+
+
+def test_a_format_reaches_the_answer_alone_as_a_response_format(client, models, monkeypatch):
+    told: dict[str, Any] = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
+    del models.requests[:]
+    client.responses.create(model="heavy", input=QUESTION, text={"format": told | {"strict": True}})
+    sent = [each["response_format"] for each in models.asked if "response_format" in each]
+    schema = {"name": "n", "schema": {"type": "object"}, "strict": True}
+    assert sent == [{"type": "json_schema", "json_schema": schema}]
+    monkeypatch.setattr(models, "text_of", lambda body, index: ("", '{"total": 7}'))
+    parsed = client.responses.parse(model="heavy", input=QUESTION, text_format=Sum)
+    assert parsed.output_parsed == Sum(total=7)
+    form = {"format": {"type": "json_object"}}
+    client.responses.create(model="heavy", input=QUESTION, text=form)
+    assert models.asked[-1]["response_format"] == form["format"]
+
+
 def test_an_answer_that_is_cut_off_is_incomplete():
     with faulty(end_reason="length") as models, serving(models.base_url) as address:
         client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
@@ -112,10 +132,14 @@ def test_an_answer_that_is_cut_off_is_incomplete():
     ("more", "param", "said"),
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id", "not supported"),
-        ({"tools": [{"type": "web_search"}]}, "tools", "not supported"),
+        ({"tools": [{"type": "web_search"}]}, "tools.0.type", "'function'"),
         ({"store": True}, "store", "not supported"),
         ({"reasoning": {"effort": "high"}}, "reasoning", "not supported"),
-        ({"text": {"format": {"type": "json_object"}}}, "text", "not supported"),
+        ({"text": {"verbosity": "low"}}, "text.verbosity", "not supported"),
+        (
+            {"model": "vote", "text": {"format": {"type": "json_object"}}},
+            *("text.format", "The parameter text.format is wrong: it is for the model heavy"),
+        ),
         ({"background": True}, "background", "not supported"),
         ({"heavy": {"d": 2}}, "heavy.d", "one choice"),
         ({"heavy": {"K": 2}}, "heavy.K", "heavy.k"),

@@ -33,6 +33,7 @@ from heavydistill.models.http.replies import (
 )
 from heavydistill.models.request import Response
 from heavydistill.models.thinking import Tags, split_reasoning
+from heavydistill.models.tool_calls import CallPieces
 from heavydistill.schema import Failure, FinishReason
 
 Place = Literal["reasoning_content", "reasoning", "blocks", "tags", "none"]
@@ -72,16 +73,17 @@ class _Choice:
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     refusal: list[str] = field(default_factory=list)
+    calls: CallPieces = field(default_factory=CallPieces)
     place: Place = "blocks"  # Part in which ``reasoning`` was found
     finish_reason: str = ""
     usage: dict[str, Any] = field(default_factory=dict)  # where Moonshot's API has it
     error: ServerFault | None = None
     fault: str = ""
-    characters: int = 0  # of all texts
+    characters: int = 0  # of all texts and calls
 
     @property
     def texts(self) -> tuple[list[str], ...]:
-        return self.text, self.reasoning, self.refusal
+        return self.text, self.reasoning, self.refusal, self.calls.texts
 
     def add(self, message: object) -> None:
         """Add a message, or a streamed piece of one, to this choice."""
@@ -96,6 +98,8 @@ class _Choice:
             thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
             self._take(block, self.reasoning if thinks else self.text)
         self._take(message.get("refusal"), self.refusal)
+        if calls := message.get("tool_calls"):
+            self.characters += self.calls.add(calls)
 
     def add_text(self, name: str, text: str) -> None:
         """Add the text of a streamed piece whose field ``name`` alone brings any."""
@@ -121,6 +125,7 @@ class ChatCompletion:
         most_tokens: The ``max_tokens`` that was sent, times the number of samples.
         redact: Removes the key from the server's error messages, ids and finish reasons.
         ends: Meaning of the server's finish reasons that `heavydistill doctor` measured.
+        has_tools: Whether tools were sent. If not, a tool call is no answer.
     """
 
     def __init__(
@@ -129,8 +134,9 @@ class ChatCompletion:
         most_tokens: int = LONGEST_CONTEXT,
         redact: Redactor | None = None,
         ends: Mapping[str, FinishReason] | None = None,
+        has_tools: bool = False,
     ) -> None:
-        self._ends = ends or {}
+        self._ends, self._has_tools = ends or {}, has_tools
         self._is_seeded, self._redact = is_seeded, redact or Redactor()
         self._most_tokens = most_tokens
         self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # limit of a body or stream
@@ -353,7 +359,14 @@ class ChatCompletion:
             request_id=self._id,
             **self._names,
         )
-        return ended(response, end, self._ends, has_field=bool(choice.reasoning))
+        read = ended(response, end, self._ends, has_field=bool(choice.reasoning))
+        if not self._has_tools or read.finish_reason == "length":  # a call that is cut off is none
+            return read
+        if choice.calls.is_broken:
+            broken = "the server answered with a tool call of another form"
+            return failed("malformed", broken, seconds)
+        calls = choice.calls.whole()
+        return replace(response, calls=calls) if calls else read
 
     def _counted(self, responses: list[Response]) -> list[Response]:
         """The responses with token counts: the exact sum, divided among several by length."""

@@ -497,7 +497,7 @@ class OpenAIEngine:
         most = body.get(self._able.max_tokens_name)
         most_tokens = most * samples if isinstance(most, int) else LONGEST_CONTEXT
         ends = self._able.finish_reasons
-        return ChatCompletion("seed" in body, most_tokens, self._redact, ends)
+        return ChatCompletion("seed" in body, most_tokens, self._redact, ends, "tools" in body)
 
     def _on_piece(
         self, request: Request, completion: ChatCompletion, live: LiveText | None
@@ -532,7 +532,7 @@ class OpenAIEngine:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= self.profile.added_body
         body = {name: value for name, value in body.items() if name not in self._able.refused}
-        return body | ({"response_format": f} if (f := first.response_format) else {})
+        return body | first.more
 
     def _check_credit_and_pause(
         self, server: Server, response: Response, wait_s: float | None

@@ -45,6 +45,10 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("duplicate", "another response to the problem says the same"),
     ("not_chosen", "it passes, but enough others were chosen"),
     ("long_handoff", "its answer text exceeds the limit of a hand-off"),
+    (
+        "with_tools",
+        "turns before its problem have parts of tools or thinking, not text alone",
+    ),
     ("contaminated", "its problem is in a benchmark"),
     ("near_duplicate", "its problem is nearly the same as another one"),
     ("set_not_used", "the mixture does not use its candidate set"),
@@ -61,7 +65,7 @@ class ProblemRow(Problem):
     """A row of the set ``problems``; a problem's id is a hash of its content, equal in all runs."""
 
     split: Split | None  # split of its rows; null if ``label`` says why there is none
-    label: str  # ``contaminated``, ``near_duplicate``, or empty
+    label: str  # ``with_tools``, ``contaminated``, ``near_duplicate``, or empty
     detail: str  # benchmark and kind of match, or the id of the other problem
     runs: list[str]  # where it occurs, as ``RUN/ID``: name of a run and its id there
 

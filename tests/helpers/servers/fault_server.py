@@ -76,6 +76,8 @@ class FaultServer:
     max_logprobs: int | None = None  # of the tokens of a prompt, if it gives any
     cut_reason: str = "length"  # finish reason of the long answer that doctor asks for
     end_reason: str = "stop"
+    calls: list[Body] = field(default_factory=list)
+    """Tool calls in place of an answer, where there are tools and no result of one."""
     key: str = ""
     seconds: float = 0.0  # how long a response takes
     retry_after: str = ""  # how long it wants to be left alone when it is ``busy for``
@@ -238,6 +240,10 @@ class _Handler(Handler):
         is_long = "1 to 900" in body["messages"][0]["content"]
         reason = server.cut_reason if is_long else server.end_reason
         messages = [message_of(place, *each) for each in texts]
+        if server.calls and "tools" in body and all(m["role"] != "tool" for m in body["messages"]):
+            reason = "tool_calls"
+            for message in messages:
+                message |= {"content": "", "tool_calls": server.calls}
         return [
             {"index": index, "finish_reason": reason, "message": message}
             for index, message in enumerate(messages)
@@ -340,6 +346,11 @@ def _deltas(message: Body) -> Iterator[Body]:
             yield from ({"content": part} for part in _cut(block))
         else:
             yield {"content": [block]}
+    for index, call in enumerate(message.get("tool_calls", ())):
+        function = {**call["function"], "arguments": ""}
+        yield {"tool_calls": [{"index": index, **call, "function": function}]}
+        for part in _cut(call["function"]["arguments"]):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
 
 
 def _cut(text: str) -> list[str]:
