@@ -42,8 +42,9 @@ READABLE_VERSIONS = ("4", "5", SCHEMA_VERSION)
 # and of a line.
 _MOST_ANSWERS, _MOST_RESPONSES, _MOST_CHARACTERS, _WIDTH = 5, 32, 4_000, 80
 
-# Values of ``Trace.status``; for a failed row, the step and the error follow the prefix.
-OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
+# Values of ``Trace.status``; for a failed row, the step and the error follow the prefix, and for a
+# row that ended early, the number of its trajectories.
+OK, TOO_FEW_USABLE, FAILED, STOPPED = "ok", "too_few_usable", "failed: ", "stopped_at: "
 
 SERVED = "serve"
 """First part of ``Problem.source`` of a request to a service, before the model that was asked and
@@ -373,7 +374,9 @@ class Trace:
     """Stratum of the pool: how many trajectories are right, and whether the vote is right."""
     outcome: Outcome | None = None
     """Outcome: the last round compared with the vote; null if there was no deliberation."""
-    status: str = OK  # ``ok``, ``too_few_usable``, or ``failed:`` with the step and the error
+    status: str = OK
+    """Status: ``ok``, ``too_few_usable``, ``stopped_at:`` with the number of trajectories that were
+    enough because they agree, or ``failed:`` with the step and the error."""
     thinker_prompt_version: str = ""  # name and hash of the thinker's prompt wording
     schema_version: str = SCHEMA_VERSION  # version of these columns
 

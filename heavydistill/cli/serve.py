@@ -76,7 +76,7 @@ def serve(
         with contextlib.suppress(KeyboardInterrupt):
             service.wait(has_ended)
         say("Stopping; requests in progress are cancelled", console)
-    print_lines(service.retries.lines(), console)
+    print_lines(service.lines(), console)
 
 
 def _ended_of_agent(service: Service, stack: contextlib.ExitStack) -> Callable[[], bool]:

@@ -40,6 +40,12 @@ class Serving(Section):
     grace_s: float | None = Field(default=None, ge=0)
     """Seconds to wait for further attempts once ``think.min_k`` are usable (default: half of the
     deadline)."""
+    stopping: str | None = None
+    """File ``adaptive.json`` that ``evaluate --adaptive`` wrote for these models, with the rule by
+    which requests with k ``auto`` get fewer attempts (default: such requests are refused)."""
+    gate: bool = False
+    """Whether requests with k ``auto`` also get one attempt if their question is short, as
+    confirmed by ``stopping``."""
     max_k: int = Field(default=32, ge=1, le=1024)
     """Maximum number of attempts that a request may ask for."""
     max_d: int = Field(default=8, ge=1, le=1024)
@@ -80,6 +86,7 @@ class ServeConfig(RunConfig):
             "budget": self.budget,
             "a deliberate.task other than deliberate": self.deliberate.task != "deliberate",
             "serve.deliberator_endpoint with start_vllm": apart and starts,
+            "serve.gate without serve.stopping": self.serve.gate and not self.serve.stopping,
         }
         if wrong := [name for name, is_set in without.items() if is_set]:
             raise ValueError(f"{', '.join(wrong)} cannot be served. Leave it out.")

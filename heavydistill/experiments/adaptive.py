@@ -39,6 +39,7 @@ def measure_stopping(run: Path, out: Path) -> stopping.StoppingReport:
             measured[role] |= {sample.model for sample in samples}
         measured["prompts"] |= prompts_of(trace)
         measured["verifiers"] |= verifiers_of(trace)
+        measured["rounds"] |= {str(each.round) for each in trace.deliberations[-1:]}
         judged += any(each.verdict for each in trace.deliberations)
         reasons = {each.reason for cache in trace.caches for each in cache.left_out}
         partial += "not_selected" in reasons

@@ -12,6 +12,10 @@ An episode knows no network, thread, file or clock. Whoever executes it moves as
 them; D deliberations on a cache of them; a verdict on each of these; and so on for N rounds. The
 answers may come in any order and one at a time, and the trace does not depend on it.
 
+With ``Rules.stop_at``, the first trajectories are asked for alone. If all of them have the same
+answer, the episode ends with them; otherwise the others of the K follow. A trajectory that is not
+usable or has no answer agrees with none.
+
 A sample that failed is data (``schema.Generation.failure``), and the episode goes on with the
 others, if at least ``min_k`` trajectories are usable. An episode may also begin with what exists
 already: a pool, caches, deliberations. So an executor may keep the episode, or make it anew from
@@ -34,6 +38,7 @@ from heavydistill.heavy.prompts import Prompt, thinker_prompt
 from heavydistill.heavy.pruning import Reader
 from heavydistill.schema import (
     OK,
+    STOPPED,
     TOO_FEW_USABLE,
     Cache,
     Deliberation,
@@ -54,12 +59,10 @@ _CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How a problem is worked on, as values; an executor gives those that its steps need.
-
-    When it ends is no value: after all of the K trajectories, and then all of the N rounds.
-    """
+    """How a problem is worked on, as values; an executor gives those that its steps need."""
 
     k: int = 0  # number of trajectories, unless the pool is given
+    stop_at: int = 0  # number of first trajectories that are enough if they agree; 0 for none
     min_k: int = 0  # minimum number of usable trajectories
     d: int = 0  # number of deliberations on each cache
     rounds: int = 1  # number of rounds, if ``d`` is positive
@@ -151,8 +154,22 @@ class Episode:
         return [each for stage in self._stages[1:] for each in stage if each]
 
     @property
+    def stopped_at(self) -> int | None:
+        """Number of trajectories with which the episode ends because they agree, if it does."""
+        first: list[Trajectory | None] = self._stages[0][: self.rules.stop_at]
+        answers = {
+            each.extracted if each and each.unusable_because is None else None for each in first
+        }
+        return len(first) if len(answers) == 1 and None not in answers else None
+
+    @property
     def status(self) -> str:
-        """``ok``, or ``too_few_usable`` if too few trajectories of a complete pool are usable."""
+        """The status of the trace so far, see ``schema.Trace.status``.
+
+        Trajectories that are not told count as usable.
+        """
+        if stopped_at := self.stopped_at:
+            return f"{STOPPED}{stopped_at}"
         pool = self._stages[0]
         usable = sum(each is None or each.unusable_because is None for each in pool)
         is_free = self.rules.cache.attempts in ("none", "empty", "answers", "steps")
@@ -244,8 +261,17 @@ class Episode:
         return cache
 
     @property
+    def _due(self) -> list[Any]:
+        """The generations of the last stage that may be asked for, as in ``_stages``."""
+        stage, first = self._stages[-1], self.rules.stop_at
+        if len(self._stages) > 1 or not first:
+            return stage
+        goes_on = _are_judged(stage[:first]) and not self.stopped_at
+        return stage if goes_on else stage[:first]
+
+    @property
     def _is_judged(self) -> bool:
-        return all(each and each.verdict for each in self._stages[-1])
+        return _are_judged(self._due)
 
     @property
     def _has_next(self) -> bool:
@@ -253,9 +279,9 @@ class Episode:
         return self.status == OK and len(self._stages) <= rounds
 
     def _open(self) -> Iterator[Ask]:
-        """Yield the asks of the last stage that are not told."""
+        """Yield the asks that are due in the last stage and not told."""
         number = len(self._stages) - 1
-        for index, each in enumerate(self._stages[-1]):
+        for index, each in enumerate(self._due):
             if each is None:
                 yield SampleAsk(self._prompt(number), index, number)
             elif each.verdict is None:
@@ -305,6 +331,10 @@ def deliberation(problem: str, cache: str, round: int, fields: Fields) -> Delibe
 
 def _content(fields: Fields) -> list[object]:
     return [fields[name] for name in _CONTENT]
+
+
+def _are_judged(generations: Sequence[Generation | None]) -> bool:
+    return all(each and each.verdict for each in generations)
 
 
 def _key(ask: Ask) -> tuple[type, int, int]:

@@ -11,6 +11,11 @@ cases. The largest of k values is the i-th smallest of n in C(i - 1, k - 1) of C
 The loss is the share of right answers that are lost against the better of vote and deliberation of
 all K. One half of the problems chooses k, and the loss on the other half decides.
 
+A gate before the rule gives one attempt to questions of at most so many characters: the rule with
+k = 1, whose one attempt always agrees with itself if it has an answer. The other questions are
+answered by the rule, or by a deliberation if none was confirmed. The same halves choose the number
+of characters, the largest of the deciles of the first half, and decide on the loss of it all.
+
 Not covered: deliberations on fewer attempts, which need requests; seconds under another load than
 the run's; problems with another number of attempts.
 """
@@ -34,19 +39,20 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.estimators import deliberations_of, share_right, votes_at
 from heavydistill.metrics.intervals import Interval, bootstrap_mean, upper_bound
 from heavydistill.metrics.problem_figures import most_common
-from heavydistill.schema import Generation, Trace, Trajectory
+from heavydistill.schema import Generation, Problem, Trace, Trajectory
 
 ADAPTIVE = "adaptive.json"
-FORMAT = "heavydistill-adaptive/1"
+FORMAT = "heavydistill-adaptive/2"
 MAX_LOSS = 0.005
 """Share of right answers that a rule may lose, by the bound of its loss."""
 _FEWEST = 2  # attempts that can agree
+_DECILES = np.linspace(0.1, 1.0, 10)
 _Z = NormalDist().inv_cdf(0.95)
 
 Expense = Literal["completion", "usd", "seconds"]
 """What an answer takes: tokens written, US dollars, or seconds."""
 EXPENSES: tuple[Expense, ...] = get_args(Expense)
-AnswerRule = Literal["vote", "stop", "heavy"]
+AnswerRule = Literal["vote", "stop", "heavy", "gate"]
 Usd = Callable[[Generation], float]
 """Cost of one sample in US dollars; NaN if its price is unknown."""
 _Values = npt.NDArray[np.float64]
@@ -58,8 +64,9 @@ class StoppingRow:
 
     problem: str  # id of the problem
     k: int  # number of attempts
+    characters: int  # length of the question
     answers: _Values
-    """Votes of 1 to K attempts, rules that stop at 2 to K, and the deliberation; for each whether
+    """Votes of 1 to K attempts, rules that stop at 1 to K, and the deliberation; for each whether
     it is right, whether it does not deliberate, and ``EXPENSES``, which are NaN if unknown."""
 
     @classmethod
@@ -72,10 +79,14 @@ class StoppingRow:
         ]
         right, spent, deliberating_s = _deliberation(trace, usd)
         whole = right, 0.0, *(k * one + spent), largest(seconds, k) + deliberating_s
-        stops = [
-            _stopping(pool, n, np.array(whole), deliberating_s, usd) for n in range(_FEWEST, k + 1)
-        ]
-        return cls(trace.problem.id, k, np.array([*votes, *stops, whole]))
+        stops = [_stopping(pool, n, np.array(whole), deliberating_s, usd) for n in range(1, k + 1)]
+        length = characters_of(trace.problem)
+        return cls(trace.problem.id, k, length, np.array([*votes, *stops, whole]))
+
+
+def characters_of(problem: Problem) -> int:
+    """The length of a question by which a gate decides, with the turns before it."""
+    return len(problem.transcript)
 
 
 def largest(values: Sequence[float], k: int, floor: float = 0.0) -> float:
@@ -157,7 +168,7 @@ class RuleFigures:
     """One way to answer: right answers, expenses and the loss on each half of the problems."""
 
     rule: AnswerRule
-    k: int  # attempts of a vote, attempts that have to agree, or all attempts
+    k: int  # attempts of a vote, attempts that have to agree, all attempts, or characters of a gate
     right: Interval
     stopped: float  # share of problems without a deliberation
     per_right: dict[Expense, float | None]
@@ -176,7 +187,7 @@ class StoppingReport:
     format: str = FORMAT
     measured: dict[str, list[str]]
     """Models in the traces by role (``thinker``, ``deliberator``), names and hashes of ``prompts``,
-    and names and versions of ``verifiers``."""
+    names and versions of ``verifiers``, and numbers of ``rounds``."""
     k: int  # number of attempts: the most common one
     stop_at: int | None
     """Number of attempts that have to agree; None if no rule was confirmed that saves tokens."""
@@ -189,6 +200,10 @@ class StoppingReport:
     needs: int | None
     """Problems of a half that would confirm a rule, estimated; None if one was confirmed, or if
     more problems would not help."""
+    gate_at: int | None
+    """Maximum number of characters of a question that gets one attempt; None if no gate was
+    confirmed that saves tokens."""
+    gate: RuleFigures  # the chosen gate; if the loss of each may be too large, that of the smallest
 
 
 def stopping_report(rows: Sequence[StoppingRow], measured: dict[str, list[str]]) -> StoppingReport:
@@ -205,28 +220,51 @@ def stopping_report(rows: Sequence[StoppingRow], measured: dict[str, list[str]])
             "Give a run with --k 2 or more and several problems.",
         )
     used.sort(key=lambda row: hashlib.sha256(row.problem.encode()).digest())
-    table = np.array([row.answers for row in used])  # problems, rules, values
-    names: list[tuple[AnswerRule, int]] = [("vote", n) for n in range(1, k + 1)]
-    names += [("stop", n) for n in range(_FEWEST, k + 1)]
-    names += [("heavy", k)]
-    best = max(len(names) - 1, k - 1, key=lambda way: table[:, way, 0].mean())
-    rules = [_figures(*name, half, table[:, way], table[:, best]) for way, name in enumerate(names)]
+    table = np.array([row.answers for row in used])  # problems, ways, values
+    ways: list[tuple[AnswerRule, int, int]] = [("vote", n, n - 1) for n in range(1, k + 1)]
+    ways += [("stop", n, k + n - 1) for n in range(_FEWEST, k + 1)]
+    ways += [("heavy", k, 2 * k)]
+    best = max(2 * k, k - 1, key=lambda way: table[:, way, 0].mean())
+
+    def figures(rule: AnswerRule, n: int, values: _Values) -> RuleFigures:
+        return _figures(rule, n, half, values, table[:, best])
+
+    rules = [figures(rule, n, table[:, way]) for rule, n, way in ways]
     stops = rules[k:-1]  # the first one stops wherever another one does
-    chosen = next((each for each in stops if each.chosen.at_most <= MAX_LOSS), None)
-    is_confirmed = chosen and chosen.confirmed.at_most <= MAX_LOSS
-    saves = chosen and (chosen.saved["completion"] or 0) >= 0  # if the tokens are known
+    chosen = next(filter(_may_be_chosen, stops), None)
+    stop_at = chosen.k if chosen and _is_confirmed(chosen) else None
+    lengths = np.array([row.characters for row in used])
+    others = table[:, k + stop_at - 1 if stop_at else 2 * k]
+    gates = [
+        figures("gate", int(most), np.where((lengths <= most)[:, None], table[:, k], others))
+        for most in np.unique(np.quantile(lengths[:half], _DECILES, method="lower"))[::-1]
+    ]
+    gate = next(filter(_may_be_chosen, gates), None)
     return StoppingReport(
         measured=measured,
         k=k,
-        stop_at=chosen.k if chosen and is_confirmed and saves else None,
+        stop_at=stop_at,
         choosing=half,
         confirming=len(used) - half,
         other_sizes=len(rows) - len(used),
-        baseline=names[best][0],
+        baseline="heavy" if best == 2 * k else "vote",
         rules=rules,
         chosen=chosen,
-        needs=None if is_confirmed else _needed(table[:, [best], 0] - table[:, k:-1, 0], half),
+        needs=None
+        if chosen and chosen.confirmed.at_most <= MAX_LOSS
+        else _needed(table[:, [best], 0] - table[:, k + 1 : -1, 0], half),
+        gate_at=gate.k if gate and _is_confirmed(gate) else None,
+        gate=gate or min(gates, key=lambda each: each.chosen.at_most),
     )
+
+
+def _may_be_chosen(rule: RuleFigures) -> bool:
+    return rule.chosen.at_most <= MAX_LOSS
+
+
+def _is_confirmed(rule: RuleFigures) -> bool:
+    """Whether a chosen rule loses little on the other half too, and saves tokens, if known."""
+    return rule.confirmed.at_most <= MAX_LOSS and (rule.saved["completion"] or 0) >= 0
 
 
 def read_stopping(path: Path) -> StoppingReport:

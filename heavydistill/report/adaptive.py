@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from heavydistill.metrics import stopping
-from heavydistill.metrics.stopping import RuleFigures, StoppingReport
+from heavydistill.metrics.stopping import Loss, RuleFigures, StoppingReport
 from heavydistill.report.grid import UNKNOWN, Grid, Line, few_warning, percent, points
 from heavydistill.report.terminal import print_grid, print_lines, say
 
@@ -15,6 +15,7 @@ _NAMES: dict[stopping.AnswerRule, str] = {
     "vote": "vote of {k}",
     "stop": "stop if {k} agree",
     "heavy": "deliberation on {k}",
+    "gate": "one if short",
 }
 _NOTE = (
     "Tokens written, US dollars and seconds are per right answer; a stage takes as long as its "
@@ -37,9 +38,9 @@ def headline(report: StoppingReport) -> tuple[str, str]:
     rule = report.chosen or min(stops, key=lambda each: each.chosen.at_most)
     loss = rule.confirmed if report.chosen else rule.chosen
     over = f"{report.confirming:,} others" if report.chosen else f"{report.choosing:,} problems"
-    change = f"{'gains' if loss.mean < 0 else 'loses'} {abs(100 * loss.mean):.1f} points"
-    support = f"Stopping where {rule.k} agree {change} over {over}; one-sided 95% bound of the loss"
-    support = " ".join([f"{support} {points(loss.at_most)}.", *few_warning(report.confirming)])
+    support = f"Stopping where {rule.k} agree {_change(loss)} over {over}; one-sided 95% bound of "
+    support += f"the loss {points(loss.at_most)}."
+    support = " ".join([support, *few_warning(report.confirming)])
     if report.stop_at:
         saved = rule.saved["completion"]
         tokens = f"{percent(saved)} of the tokens written" if saved is not None else "attempts"
@@ -60,14 +61,30 @@ def lines(report: StoppingReport) -> Iterator[str]:
         yield "This pair is below its vote. Use the vote, which costs less, or another deliberator"
     if report.needs:
         yield f"About {report.needs:,} problems in each half could confirm a rule"
+    yield gate(report)
     if report.other_sizes:
         yield f"Left out: {report.other_sizes:,} with another number of attempts"
+
+
+def gate(report: StoppingReport) -> str:
+    """Return what one attempt at short questions loses, and whether a service may use this gate."""
+    loss = report.gate.confirmed
+    others = f"a stop where {report.stop_at} agree" if report.stop_at else "a deliberation"
+    end = "A service may use this gate" if report.gate_at else "No gate is shown on both halves"
+    return (
+        f"Gate: one attempt at questions of at most {report.gate.k:,} characters, and {others} at "
+        f"others, {_change(loss)}; bound {points(loss.at_most)}. {end}"
+    )
 
 
 def curve(report: StoppingReport) -> Grid:
     """Return a row for each way to answer."""
     head = ["Answer", "Right", "Stops", "Tokens", "USD", "Seconds", "Lost"]
-    return Grid(head, [*map(_line, report.rules)], [_NOTE])
+    return Grid(head, [*map(_line, [*report.rules, report.gate])], [_NOTE])
+
+
+def _change(loss: Loss) -> str:
+    return f"{'gains' if loss.mean < 0 else 'loses'} {abs(100 * loss.mean):.1f} points"
 
 
 def _line(rule: RuleFigures) -> Line:

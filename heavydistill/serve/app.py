@@ -26,6 +26,7 @@ import logging
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,7 +77,8 @@ class Service:
         self._opened = contextlib.ExitStack()  # what ``close`` closes
         self._record: RequestRecord | None = None
         self._metrics: ServiceMetrics | None = None
-        self.retries = Retries()
+        self._retries = Retries()
+        self._stops: Counter[int] = Counter()  # answers with k ``auto`` by ``stopped_at``, or 0
         self._running = 0
         self._seconds = 1.0  # of the last request that was answered
         self._started = int(time.time())
@@ -110,22 +112,24 @@ class Service:
         """Load the models, or start their server; they answer from now on.
 
         Raises:
-            TeacherError, ConfigError: As ``pair.resolved``, ``record.RequestRecord``,
-                ``models.vllm.server.served`` and ``pair.open_pair``.
+            TeacherError, ConfigError: As ``pair.resolved``, ``stopping.stopping_rule``,
+                ``record.RequestRecord``, ``models.vllm.server.served`` and ``pair.open_pair``.
         """
         from heavydistill.models.contact import ServerProbe  # the site answers before all this
         from heavydistill.serve.pair import open_pair, resolved
+        from heavydistill.serve.stopping import stopping_rule
 
         with contextlib.suppress(ImportError):  # ``_figures`` says so
             self._metrics = ServiceMetrics(lambda: self._running)
         run = resolved(self._config, ServerProbe())
+        stopping = stopping_rule(run)
         if out := self._config.serve.out:
             from heavydistill.serve.record import RequestRecord
 
             assert isinstance(run.config, ServeConfig)
-            self._record = RequestRecord(Path(out), run.config, self.retries)
+            self._record = RequestRecord(Path(out), run.config, self._retries)
             self._opened.callback(self._record.close)
-        pair = open_pair(self._with_server(run))
+        pair = open_pair(self._with_server(run), stopping)
         self._opened.callback(pair.close)
         self._pair = pair
 
@@ -135,6 +139,14 @@ class Service:
             time.sleep(_WATCH_S)
             if self._server and (failure := self._server.failure("Start the service again.")):
                 raise failure
+
+    def lines(self) -> Iterator[str]:
+        """Yield sentences on the answers so far."""
+        yield from self._retries.lines()
+        if self._stops:
+            ends = [f"{n:,} after {k} attempt(s)" for k, n in sorted(self._stops.items()) if k]
+            stopped = f"stopped early: {', '.join(ends) or 'none'}"
+            yield f"k auto: {self._stops.total():,} answered, {stopped}"
 
     def close(self) -> None:
         """Close models, record and server; requests in progress have ended."""
@@ -313,9 +325,14 @@ class Service:
         finally:
             if metrics:
                 metrics.ended(asked.model, path, episode.members)
-        again = None if asked.because else self.retries.note(asked.model, asked.problem.id)
+        again = None if asked.because else self._retries.note(asked.model, asked.problem.id)
         if metrics and again:
             metrics.asked_again(again)
+        if asked.stopping:
+            stopped_at = answer.heavy["stopped_at"] or 0
+            self._stops[stopped_at] += 1
+            if metrics:
+                metrics.auto(stopped_at)
         if record:
             answer.heavy["recorded"] = await record.add(functools.partial(episode.row, id))
         return answer

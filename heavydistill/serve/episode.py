@@ -1,10 +1,11 @@
 """Executes an episode for one request, on asyncio: quorum, grace, deadline, fallbacks.
 
-The attempts are asked for at once. When ``min_k`` of them are usable, the others are awaited for a
-grace and then given up; when the deadline has passed, all are. The deliberator reads what came. If
-it fails before its first word, the most frequent answer takes its place, and if no two attempts
-agree, the first attempt; but nothing does for a request that only a deliberation can honour, e.g.
-with tools. ``ServedAnswer.heavy`` says which it was and why, with the fate of every call. In a
+The attempts are asked for at once; with k ``auto``, first those that are enough if they agree, and
+the others if they do not. When ``min_k`` of them are usable, the others are awaited for a grace and
+then given up; when the deadline has passed, all are. The deliberator reads what came. If it fails
+before its first word, the most frequent answer takes its place, and if no two attempts agree, the
+first attempt; but nothing does for a request that only a deliberation can honour, e.g. with tools.
+``ServedAnswer.heavy`` says which it was and why, with the fate of every call. In a
 stream, a deliberation that breaks off after its first word is an error, because what a client has
 read cannot be taken back.
 
@@ -52,6 +53,7 @@ Emit = Callable[[int, str, str], None]
 
 _LONGEST_SHOWN = 80  # characters of an answer in a line of the progress
 _THINKING_SHARE = 0.5  # of the deadline, for attempts beyond ``min_k``
+_FIRST_SHARE = 0.25  # of the deadline, for attempts that are asked for before the others
 # HTTP status of the answer if all attempts failed for this reason.
 _STATUS: dict[Failure | None, int] = {"timeout": 504, "overloaded": 503, "unreachable": 503}
 
@@ -98,6 +100,7 @@ class ServedEpisode:
             asked.problem,
             Rules(
                 k=asked.k,
+                stop_at=asked.stopping.stop_at(asked.problem) if asked.stopping else 0,
                 min_k=asked.min_k,
                 d=asked.d,
                 rounds=self._rounds,
@@ -152,11 +155,13 @@ class ServedEpisode:
         found = [ask for ask in asks if isinstance(ask, SampleAsk)]
         if found and found[0].round:
             self._say(f"Deliberating on {len(self._episode.caches[-1].items)} attempts.")
+        elif found and found[0].index:
+            self._say(f"Asking for {len(found)} more attempts.")
         return found
 
     async def _ask(self, asks: Sequence[SampleAsk]) -> None:
-        """Ask for all samples of a stage, and tell the episode what came of each."""
-        requests = self._requests(asks)
+        """Ask for all these samples of a stage, and tell the episode what came of each."""
+        requests, self._quorum_at = self._requests(asks), None
         tasks = {
             self._loop.create_task(self._sample(ask, request)): (ask, request)
             for ask, request in zip(asks, requests, strict=True)
@@ -164,7 +169,7 @@ class ServedEpisode:
         waiting = set(tasks)
         try:
             while waiting:
-                until = self._patience(asks[0].round)
+                until = self._patience(asks)
                 done, waiting = await asyncio.wait(
                     waiting,
                     timeout=max(0.0, until - self._loop.time()),
@@ -187,14 +192,15 @@ class ServedEpisode:
         messages = conversation(asks[0].prompt, asked.problem.history)
         requests = samples(
             after_system(self._pair.config.system, messages),
-            len(asks),
+            asks[-1].index + 1,
             asked.deliberator if stage else asked.thinker,
             run_seed=asked.seed,
             model=role.model.profile.name,
             stage=deliberate_stage(stage) if stage else THINK,
         )
-        is_last = 0 < stage == self._rounds
-        return [replace(each, more=asked.more) for each in requests] if is_last else requests
+        if 0 < stage == self._rounds:
+            requests = [replace(each, more=asked.more) for each in requests]
+        return requests[asks[0].index :]
 
     def _role(self, round: int) -> ServedModel:
         return self._pair.deliberator if round else self._pair.thinker
@@ -216,14 +222,22 @@ class ServedEpisode:
         if shown or text:
             self._emit(choice, shown, text)
 
-    def _patience(self, round: int) -> float:
-        """Event loop time until which the samples of a stage are awaited."""
-        if round or self._quorum_at is None:
-            return self._ends_at
-        grace_s, until = self._asked.grace_s, self._ends_at
-        if self._asked.d:
-            until = self._begun_at + _THINKING_SHARE * self._asked.deadline_s
-        return until if grace_s is None else min(until, self._quorum_at + grace_s)
+    def _patience(self, asks: Sequence[SampleAsk]) -> float:
+        """Event loop time until which these samples of a stage are awaited."""
+        asked, until = self._asked, self._ends_at
+        if asks[0].round:
+            return until
+        if asks[-1].index + 1 < asked.k:
+            until = self._begun_at + _FIRST_SHARE * asked.deadline_s
+        elif asked.d and self._has_quorum:
+            until = self._begun_at + _THINKING_SHARE * asked.deadline_s
+        if asked.grace_s is None or self._quorum_at is None:
+            return until
+        return min(until, self._quorum_at + asked.grace_s)
+
+    @property
+    def _has_quorum(self) -> bool:
+        return len(usable(self._episode.pool)) >= self._asked.min_k
 
     def _given_up(self) -> Response:
         """The response of a call that was cancelled here."""
@@ -231,7 +245,8 @@ class ServedEpisode:
             failure: Failure = "timeout"
             why = f"The deadline of {self._asked.deadline_s:g} s passed."
         else:
-            failure, why = "interrupted", f"{self._asked.min_k} attempts were usable before it."
+            count = len(usable(self._episode.pool))
+            failure, why = "interrupted", f"{count} attempts were usable before it."
         seconds = self._loop.time() - self._begun_at
         return Response(finish_reason="error", failure=failure, error=why, latency_s=seconds)
 
@@ -244,8 +259,8 @@ class ServedEpisode:
                 reading = await self._pair.reading(self._asked.problem, verdict.generation)
                 self._episode.tell(verdict, reading)
         if ask.round == 0:
-            is_quorum = len(usable(self._episode.pool)) >= self._asked.min_k
-            if is_quorum and self._quorum_at is None:
+            # A failure brings no quorum, which the first attempts may have been before the others.
+            if response.failure is None and self._has_quorum and self._quorum_at is None:
                 self._quorum_at = self._loop.time()
             self._report(ask.index)
 
@@ -287,6 +302,8 @@ class ServedEpisode:
             raise self._error(f"The answer broke off: {_why(mine)}", [mine])
         if mine and self._asked.d:
             self._because = f"the deliberation failed: {_why(mine)}"
+        elif self._asked.stopping and (stopped_at := self._episode.stopped_at):
+            self._because = self._asked.stopping.because(stopped_at)
         elif self._asked.d and not self._because:
             count = len(usable(self._episode.pool))
             self._because = f"{count} attempts are usable, and min_k is {self._asked.min_k}"
@@ -352,6 +369,7 @@ class ServedEpisode:
             **({"paths": paths} if len(paths) > 1 else {}),
             **({"because": self._because} if self._because else {}),
             **{"model": asked.model, "k": asked.k, "d": asked.d, "min_k": asked.min_k},
+            **({"stopped_at": self._episode.stopped_at} if asked.stopping else {}),
             **{"seed": asked.seed, "problem_id": asked.problem.id},
             "vote": {
                 "answer": answer if asked.expose != "none" else None,

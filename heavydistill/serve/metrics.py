@@ -46,6 +46,9 @@ class ServiceMetrics:
         self._asked_again = counter(
             "asked_again", "Answers after which the same conversation was asked again.", "model"
         )
+        self._auto = counter(
+            "auto_answers", "Answers with k auto by the attempts they stopped at.", "stopped_at"
+        )
         self._first_content = Histogram(
             "heavydistill_first_content_seconds",
             "Seconds from a streamed request to the first content of its answer.",
@@ -71,6 +74,10 @@ class ServiceMetrics:
     def asked_again(self, model: str) -> None:
         """Count an answer of a model after which the same conversation was asked again."""
         self._asked_again.labels(model).inc()
+
+    def auto(self, stopped_at: int) -> None:
+        """Count an answer with k ``auto``; ``stopped_at`` is 0 if the attempts did not agree."""
+        self._auto.labels(str(stopped_at)).inc()
 
     def timed(self, model: str, emit: Emit) -> Emit:
         """``emit`` for a stream that begins now; observes the time until its first content."""

@@ -27,6 +27,7 @@ from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokeniz
 from heavydistill.run.generate import with_tokenizer
 from heavydistill.run.learnt_prompts import unlearnt_prompts
 from heavydistill.schema import Generation, Problem, Verdict
+from heavydistill.serve.stopping import PLAIN, StoppingRule
 from heavydistill.text.extraction import boxed
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.normal import normal_form
@@ -64,6 +65,7 @@ class Pair:
     deliberator_prompt: Prompt
     reader: ReaderTokenizer | ServerTokenizer
     verdicts: VerdictPool
+    stopping: StoppingRule | None  # of requests with k ``auto``
 
     @property
     def reader_of_request(self) -> Reader:
@@ -89,7 +91,7 @@ class Pair:
         With ``serve.verifier``, it is the answer that an evaluation reads. Without, it is the
         last box or else the whole text, in normal form.
         """
-        verifier, extracted = "text", None
+        verifier, extracted = PLAIN, None
         if problem.verifier:
             read = self.verdicts.submit_generation(problem, generation)
             verdict = (await asyncio.wrap_future(read)).verdict
@@ -174,7 +176,7 @@ def _check_verifier(config: ServeConfig) -> None:
         )
 
 
-def open_pair(run: ResolvedRun) -> Pair:
+def open_pair(run: ResolvedRun, stopping: StoppingRule | None) -> Pair:
     """Load the models that ``resolved`` found. Raises TeacherError if one cannot be loaded."""
     config, thinker, deliberator = run.config, run.thinker, run.deliberator
     assert isinstance(config, ServeConfig) and thinker
@@ -197,6 +199,7 @@ def open_pair(run: ResolvedRun) -> Pair:
         deliberator_prompt=prompts.load("deliberator", *wording),
         reader=reader,
         verdicts=VerdictPool(config.verify),
+        stopping=stopping,
     )
 
 

@@ -20,9 +20,16 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from heavydistill.config.files import json_of
 from heavydistill.config.models import Sampling
@@ -33,6 +40,7 @@ from heavydistill.schema import Problem, content_id
 
 if TYPE_CHECKING:
     from heavydistill.serve.pair import Pair
+    from heavydistill.serve.stopping import StoppingRule
 
 ModelName = Literal["heavy", "vote", "single"]
 Expose = Literal["none", "summary", "full"]
@@ -51,6 +59,8 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
 }
 _OF_DELIBERATOR = ("response_format", "tools", "tool_choice", "parallel_tool_calls")
 _THINKING = ("reasoning", "reasoning_content")
+AUTO = 0
+"""Value of ``HeavyOptions.k`` for ``auto``."""
 _SHORT_TOKENS = 64  # of a title or of tags
 _TASK = "### Task:"  # begins what Open WebUI asks beside the conversation
 _ANSWER_TOKENS = 32  # minimum room in a cache for the answer of each attempt
@@ -98,10 +108,15 @@ class Body(BaseModel):
 _B = TypeVar("_B", bound=Body)
 
 
+def _or_auto(value: object, number: ValidatorFunctionWrapHandler) -> object:
+    return AUTO if value == "auto" else number(value)
+
+
 class HeavyOptions(Body):
     """The parameter ``heavy`` of a request; what is left out is as the service is configured."""
 
-    k: int | None = Field(default=None, ge=1)  # number of attempts
+    k: Annotated[int, Field(ge=1), WrapValidator(_or_auto)] | None = None
+    """Number of attempts; ``AUTO`` for ``auto``: as many as the measured rule needs."""
     d: int | None = Field(default=None, ge=1)  # number of deliberations; each is a choice
     min_k: int | None = Field(default=None, ge=1)  # minimum number of usable attempts
     budget_tokens: int | None = Field(default=None, ge=1)  # maximum tokens of the cache
@@ -183,6 +198,7 @@ class Asked:
     is_stream: bool
     wants_usage: bool
     more: dict[str, Any]  # further parameters for the deliberations that are the answer
+    stopping: StoppingRule | None = None  # if k is ``auto``
     because: str = ""  # why another model answers than the one that was asked
 
     @property
@@ -317,6 +333,7 @@ def _asked(body: ChatBody, pair: Pair, text: str, history: str, because: str) ->
         is_stream=body.stream,
         wants_usage=bool(body.stream_options and body.stream_options.include_usage),
         more=more,
+        stopping=pair.stopping if options.k == AUTO else None,
         because=because,
     )
 
@@ -370,9 +387,20 @@ def _check_options(body: ChatBody, pair: Pair) -> None:
         faults["n"] = (body.n or 1) > 1, "it is for the model heavy"
     if body.model == "single":
         faults["heavy.k"] = (options.k or 1) > 1, "the model single has one attempt"
+    if options.k == AUTO and (why := _why_not_auto(body, pair)):
+        faults["heavy.k"] = True, f"auto {why}"
     for name, (is_wrong, why) in faults.items():
         if is_wrong:
             raise ApiError(400, f"The parameter {name} is wrong: {why}.", name)
+
+
+def _why_not_auto(body: ChatBody, pair: Pair) -> str:
+    """Why a request cannot have as many attempts as it needs; empty if it can."""
+    if body.model != "heavy":
+        return "is for the model heavy"
+    if only := [name for name in _OF_DELIBERATOR if name in body.model_fields_set]:
+        return f"may end without a deliberation, which alone has {only[0]}"
+    return "" if pair.stopping else "needs a measured rule; start the service with serve.stopping"
 
 
 def _differ(one: int | None, other: int | None) -> bool:

@@ -415,7 +415,7 @@ def test_early_stopping_is_measured_on_a_finished_run_without_a_request(student_
     before = {file: file.stat().st_size for file in journal.iterdir()}
     told = ran("evaluate", f"--adaptive={student_run}", f"--out={out}")
     report = json.loads((out / "adaptive.json").read_text())
-    assert (report["format"], report["k"]) == ("heavydistill-adaptive/1", 8)
+    assert (report["format"], report["k"]) == ("heavydistill-adaptive/2", 8)
     assert report["choosing"] + report["confirming"] == 3
     assert report["measured"]["thinker"] == ["micro-student"]
     summary = summarize(read_traces(student_run))

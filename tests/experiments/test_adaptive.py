@@ -20,6 +20,7 @@ def test_a_run_gives_its_curve_and_no_policy_that_it_does_not_show(tmp_path):
     assert [each.rule for each in report.rules] == ["vote"] * 8 + ["stop"] * 7 + ["heavy"]
     assert report.measured["thinker"] == report.measured["deliberator"] == ["teacher"]
     assert report.measured["verifiers"] == ["math@2"] and len(report.measured["prompts"]) == 2
+    assert report.measured["rounds"] == ["1"]
     heavy = report.rules[-1]
     assert heavy.per_right["completion"] == pytest.approx((8 * 40 + 40) / heavy.right.mean)
     assert heavy.per_right["seconds"] == pytest.approx(0.2 / heavy.right.mean)
@@ -39,6 +40,7 @@ def test_a_confirmed_rule_is_written_for_a_service(tmp_path):
     report = measure_stopping(run, tmp_path / "out")
     assert read_stopping(tmp_path / "out" / ADAPTIVE) == report
     assert (report.k, report.stop_at, report.confirming) == (8, 2, 700)
+    assert report.gate_at == len(one.problem.text), "one attempt is always right here"
     assert report.chosen.saved["completion"] == pytest.approx(1 - 2 / 9)
 
 

@@ -1,7 +1,7 @@
 """An episode is driven by asks and answers alone, in any order, whatever fails."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -47,16 +47,25 @@ def execute(
     episode: Episode,
     order: Callable[[list[Ask]], Ask] = lambda asks: asks[0],
     fails: Callable[[SampleAsk], bool] = lambda ask: False,
+    agreeing: Collection[int] = (),
 ) -> tuple[Trace, list[Ask]]:
-    """Run an episode with one answer at a time; returns its trace, and all that was asked."""
+    """Run an episode with one answer at a time; returns its trace, and all that was asked.
+
+    The trajectories ``agreeing`` have one answer.
+    """
     asked: list[Ask] = []
     waiting = episode.asks()
     while waiting:
         asked += [ask for ask in waiting if ask not in asked]
         ask = order(waiting)
         waiting.remove(ask)
-        is_sample = isinstance(ask, SampleAsk)
-        episode.tell(ask, said(ask, fails(ask)) if is_sample else judged(ask))
+        if isinstance(ask, VerdictAsk):
+            answer: dict[str, Any] | Verdict = judged(ask)
+        else:
+            answer = said(ask, fails(ask))
+            if ask.round == 0 and ask.index in agreeing and answer["answer_text"]:
+                answer["answer_text"] = "It is 5."
+        episode.tell(ask, answer)
         waiting += episode.asks()
     assert episode.is_done
     return episode.trace, asked
@@ -93,6 +102,44 @@ def test_any_order_of_answers_and_any_failures_give_one_typed_trace(seed, failin
     else:
         assert [one.round for one in trace.deliberations] == [1, 1, 2, 2]
         assert {cut.reason for cache in trace.caches for cut in cache.left_out} <= {"error"}
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 3, 4])
+def test_an_episode_ends_with_the_first_trajectories_if_they_agree(stop_at):
+    trace, asked = execute(episode(stop_at=stop_at), agreeing=range(stop_at))
+    assert [ask.index for ask in asked if isinstance(ask, SampleAsk)] == [*range(stop_at)]
+    assert len(trace.pool) == stop_at and not trace.caches and not trace.deliberations
+    assert trace.status == f"stopped_at: {stop_at}"
+
+
+@given(
+    stop_at=st.integers(1, 4), seed=st.integers(), agreeing=st.sets(st.integers(0, 3)),
+    failing=st.sets(st.integers(0, 3)),
+)  # fmt: skip
+def test_without_agreement_the_trace_is_that_of_an_episode_that_never_stops(
+    stop_at, seed, agreeing, failing
+):
+    def fails(ask: SampleAsk) -> bool:
+        return ask.round == 0 and ask.index in failing
+
+    usual, _ = execute(episode(), fails=fails, agreeing=agreeing)
+    begun = episode(stop_at=stop_at)
+    trace, asked = execute(begun, random.Random(seed).choice, fails, agreeing)
+    first = range(stop_at)
+    agrees = not failing & {*first} and (stop_at == 1 or agreeing >= {*first})
+    assert begun.stopped_at == (stop_at if agrees else None)
+    assert trace == usual or agrees
+    places = [ask.index for ask in asked if isinstance(ask, SampleAsk) and ask.round == 0]
+    assert {*places[:stop_at]} == {*first} and len(places) == (stop_at if agrees else 4)
+
+
+def test_trajectories_without_an_answer_do_not_agree():
+    one = episode(stop_at=2)
+    for ask in one.asks():
+        one.tell(ask, said(ask))
+    for ask in one.asks():
+        one.tell(ask, verdict("incorrect", None))
+    assert one.stopped_at is None and [ask.index for ask in one.asks()] == [2, 3]
 
 
 @given(at=st.integers(0, 15))

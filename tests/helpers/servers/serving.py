@@ -17,9 +17,8 @@ Body = dict[str, Any]
 QUESTION = "What is 3 + 4?"
 
 
-@contextlib.contextmanager
-def serving(models: str | None, **keys: Any) -> Iterator[str]:
-    """Serve the models at an address, or the micro model; yields the base address.
+def service_of(models: str | None, **keys: Any) -> Service:
+    """The service of the models at an address, or of the micro model.
 
     ``keys`` are those of the configuration, with ``__`` in place of the dots.
     """
@@ -28,7 +27,13 @@ def serving(models: str | None, **keys: Any) -> Iterator[str]:
         asked |= {"teacher": "served", "endpoint.base_url": models, "endpoint.tokenizer": MICRO}
         asked |= {"endpoint.retries": 0, "endpoint.context": 4096}
     asked |= {name.replace("__", "."): value for name, value in keys.items()}
-    service = Service(load(ServeConfig, None, asked))
+    return Service(load(ServeConfig, None, asked))
+
+
+@contextlib.contextmanager
+def serving(models: str | None, **keys: Any) -> Iterator[str]:
+    """Serve until the block ends, as ``service_of``; yields the base address."""
+    service = service_of(models, **keys)
     with contextlib.closing(service), service.listening() as address:
         service.load()
         yield address
