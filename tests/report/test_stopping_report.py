@@ -43,7 +43,7 @@ def test_a_gate_is_printed_with_its_loss_whether_it_may_be_used_or_not():
         "others, loses 0.0 points; bound +0.4. A service may use this gate"
     )
     assert gate(reported(0.9, one=0.8)).endswith(
-        "and a deliberation at others, loses 20.0 points; bound +20.1. No gate is shown on both "
+        "and a deliberation at others, loses 20.0 points; bound +20.3. No gate is shown on both "
         "halves"
     )
 
