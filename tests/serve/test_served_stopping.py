@@ -107,20 +107,15 @@ def test_otherwise_the_others_follow_and_are_deliberated_on(models, address, tmp
     assert {row.status for row in read_traces(tmp_path / "out")} == {"ok"}
 
 
-def test_the_requests_are_those_of_a_fixed_k_byte_for_byte(models, address):
-    stops = set()
-    for seed in range(8):
-        asked = []
-        for k in ("auto", 4):
-            del models.requests[:]
-            heavy = post(address, body_of(heavy={"k": k, "seed": seed}))[1]["heavy"]
-            assert ("stopped_at" in heavy) == (k == "auto")
-            stops.add(heavy.get("stopped_at"))
-            asked.append({*map(json.dumps, models.asked)})
-        few, all_of_them = asked
-        assert len(all_of_them) == 5
-        assert few == all_of_them or (len(few) == 2 and few < all_of_them)
-    assert stops == {2, None}
+@pytest.mark.parametrize(("seed", "stopped_at"), [(0, None), (5, 2)])
+def test_the_requests_are_those_of_a_fixed_k_byte_for_byte(models, address, seed, stopped_at):
+    heavy = post(address, body_of(heavy={"k": "auto", "seed": seed}))[1]["heavy"]
+    asked = {*map(json.dumps, models.asked)}
+    del models.requests[:]
+    fixed = post(address, body_of(heavy={"k": 4, "seed": seed}))[1]["heavy"]
+    whole = {*map(json.dumps, models.asked)}
+    assert heavy["stopped_at"] == stopped_at and "stopped_at" not in fixed
+    assert asked <= whole and (len(asked), len(whole)) == (stopped_at or 5, 5)
 
 
 def test_an_attempt_that_fails_agrees_with_none(models, address):
@@ -221,7 +216,7 @@ def test_a_rule_of_other_models_prompts_or_verifiers_is_refused(
     file = rule_file(tmp_path, **measured)
     with messages.raises("stopping_of_others", file=file) as caught:
         _open(models, file, **keys)
-    assert differs in str(caught.value) and str(caught.value).count("served") == 3, "only that"
+    assert differs in str(caught.value) and str(caught.value).count(", served ") == 1
 
 
 def test_a_judge_behind_the_verdicts_is_no_other_verifier(models, tmp_path):
