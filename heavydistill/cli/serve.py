@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Flag("serve.host"),
         Flag("serve.port"),
         Flag("serve.out"),
+        Flag("serve.page"),
         Flag("teacher", "Models"),
         Flag("endpoint.start_vllm", "Models"),
         Flag("endpoint.tokenizer", "Models"),

@@ -24,6 +24,9 @@ class Serving(Section):
     """Address to listen at. An address that other machines reach needs a key."""
     port: int = Field(default=8642, ge=0, le=65_535)
     """Port to listen at; 0 takes any free one."""
+    page: str | None = None
+    """HTML file that browsers get at the root of the address, e.g. ``docs/examples/chat.html``; no
+    other page can ask the service."""
     api_key_env: Annotated[str, NAME_OF_A_VARIABLE] = "HEAVYDISTILL_SERVE_KEY"
     """Environment variable with the key that clients must send; without it, none is asked for."""
     verifier: str | None = None

@@ -6,13 +6,15 @@
     GET  /v1/models              the models ``heavy``, ``vote`` and ``single``
     GET  /metrics                figures for Prometheus
     GET  /health                 {"status": "ok"}, or "loading" with HTTP 503; needs no key
+    GET  /                       the page of ``serve.page``, if any; needs no key
 
 The site listens before the models are loaded. Requests are answered in the event loop of
 ``models.http.transport``, where the models' servers are asked too. Every error is in the form of
 OpenAI's API. The key is compared in constant time and is in no log; nor are prompts and answers.
 
 Without a key, only requests that name this machine as host are answered, and only bodies that are
-declared as JSON, so that a web page in the user's browser cannot ask. A request that comes from
+declared as JSON, so that a web page in the user's browser cannot ask, unless it is that of
+``serve.page``, which has the service's own origin. A request that comes from
 another service of this kind is refused: a service that is its own model would never end.
 """
 
@@ -33,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from heavydistill.config.files import text_in
 from heavydistill.config.serve import ServeConfig, is_loopback
 from heavydistill.errors import ConfigError
 from heavydistill.models.http.transport import submit
@@ -57,7 +60,8 @@ _LAST_WORDS_S = 30.0  # after the deadline, for a client to read the rest of its
 _SHUTDOWN_S = 5.0
 _LONGEST_RETRY_S = 60.0
 _WATCH_S = 1.0
-_HEALTH = "/health"
+_HEALTH, _PAGE = "/health", "/"
+_PAGE_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'", "Cache-Control": "no-cache"}
 _TRY_AGAIN = (429, 503)  # statuses after which the same request may work
 _log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -67,11 +71,12 @@ class Service:
     """The site of a pair of models; all but ``serving`` runs in the loop of ``transport``.
 
     Raises:
-        ConfigError: Other machines reach the address, and there is no key.
+        ConfigError: Other machines reach the address, and there is no key; or there is no page.
     """
 
     def __init__(self, config: ServeConfig) -> None:
         self._config, self._key = config, config.serve.key
+        self._page = _page_of(config.serve.page) if config.serve.page else ""
         self._pair: Pair | None = None
         self._server: VllmServer | None = None
         self._opened = contextlib.ExitStack()  # what ``close`` closes
@@ -179,6 +184,8 @@ class Service:
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/metrics", self._figures)
         app.router.add_get(_HEALTH, self._health)
+        if self._page:
+            app.router.add_get(_PAGE, self._send_page)
         runner = web.AppRunner(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_S
         )
@@ -216,7 +223,7 @@ class Service:
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse whoever may not ask."""
-        if request.path == _HEALTH:
+        if request.path in (_HEALTH, _PAGE):
             return await handler(request)
         sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if self._key:
@@ -236,6 +243,9 @@ class Service:
         is_ready = self._pair is not None
         body = {"status": "ok" if is_ready else "loading", "requests": self._running}
         return web.json_response(body, status=200 if is_ready else 503)
+
+    async def _send_page(self, http: web.Request) -> web.StreamResponse:
+        return web.Response(text=self._page, content_type="text/html", headers=_PAGE_HEADERS)
 
     async def _models(self, http: web.Request) -> web.StreamResponse:
         about = {"object": "model", "created": self._started, "owned_by": "heavydistill"}
@@ -356,6 +366,14 @@ class Service:
         count = await self._record.decide(feedback)
         about = {"id": feedback.id, "object": "feedback", "verdict": feedback.label}
         return web.json_response({**about, "responses": count})
+
+
+def _page_of(file: str) -> str:
+    try:
+        return text_in(Path(file))
+    except (OSError, ValueError) as error:
+        fix = "Give an HTML file in UTF-8, or leave --page out."
+        raise ConfigError(f"page: {file} cannot be read: {error}", fix) from error
 
 
 def _defect() -> ApiError:
