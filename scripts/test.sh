@@ -58,6 +58,8 @@ FAST=1 prepare_environment test
 # Without it the tests of the sandbox are skipped; where CI is set they fail. Likewise of pages.
 bash "$root/scripts/install_sandbox.sh" || true
 bash "$root/scripts/install_browser.sh" || true
+# Others' clients of a service, whose tests are slow and skipped without them.
+[ "$lane" != "not gpu" ] || bash "$root/scripts/install_clients.sh" || true
 installed=$SECONDS
 
 cd "$root"

@@ -58,7 +58,8 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     **{"response_format": ({"type": "text"},), "modalities": (["text"],)},
 }
 _OF_DELIBERATOR = ("response_format", "tools", "tool_choice", "parallel_tool_calls")
-_THINKING = ("reasoning", "reasoning_content")
+# Fields of earlier answers that are not sent: thinking, and what LiteLLM adds to what it reads.
+_UNSENT = ("reasoning", "reasoning_content", "provider_specific_fields")
 AUTO = 0
 """Value of ``HeavyOptions.k`` for ``auto``."""
 _SHORT_TOKENS = 64  # of a title or of tags
@@ -267,7 +268,7 @@ def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
     plain = []
     for number, message in enumerate(messages):
         role = message.get("role")
-        unsent = ("name",) if role == "tool" else _THINKING  # the name is that of its call
+        unsent = ("name",) if role == "tool" else _UNSENT  # the name is that of its call
         each = {k: v for k, v in message.items() if k not in unsent and v != []}
         if isinstance(content := each.get("content"), list):
             each["content"] = joined(content, f"messages.{number}.content")
