@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+import math
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -35,6 +36,7 @@ _INSTEAD = (
 _TIMEOUT_S = 30.0  # for a whole reply
 _MOST_BYTES, _BYTES_A_TOKEN = 2**16, 64  # of a reply; a text has a token for each byte at most
 _WAITS_S = (0.0, 0.5, 1.0)  # pause in seconds before each attempt
+_AGAIN_S = 60.0  # after a failure, until the server is asked again
 _BUSY, _REFUSED = (429, 500, 502, 503, 504), 400
 _MOST_SAID = 200  # maximum characters of a shown error
 _MOST_COUNTS_OF_A_CUT = 6
@@ -124,7 +126,8 @@ _ESTIMATE = ByteEstimate()
 class ServerTokenizer:
     """Counts tokens and cuts text with the ``/tokenize`` endpoint of a model's server.
 
-    After three failures of the server, this process warns once and estimates all later counts.
+    After three failures of the server in a row, a warning is logged, and counts are estimated for a
+    minute before the server is asked again.
 
     Args:
         model: Served name of the model.
@@ -142,7 +145,8 @@ class ServerTokenizer:
         self._endpoint = endpoint
         self._redact = Redactor(endpoint.key)
         self._journal = Journal(journal) if journal else None
-        self._is_asked = not replay
+        # Time from which the server is asked; not 0 after a failure.
+        self._asked_from = math.inf if replay else 0.0
         self._has_counted = False  # whether the server has counted any text
         self._has_estimated = False
         self._counted = lru_cache(maxsize=_REMEMBERED_COUNTS)(self._count)
@@ -209,19 +213,11 @@ class ServerTokenizer:
         known = self._journal.last(key) if self._journal else None
         if known is None:
             known = Response(finish_reason="error", failure="server", error="Estimated.")
-            if self._is_asked:
+            if time.monotonic() >= self._asked_from:
                 count = self._ask(text)
                 if isinstance(count, int):
                     known = Response(finish_reason="stop", prompt_tokens=count)
-                else:
-                    self._is_asked = False
-                    _log.warning(
-                        "The server of %s does not count tokens at /tokenize (%s). Tokens of "
-                        "caches are estimated from now on, one per UTF-8 byte, so caches may be "
-                        "cut shorter than necessary. Give --tokenizer FOLDER (or a Hub id).",
-                        self._model,
-                        count,
-                    )
+                self._note(count)
             # Estimates are not kept, because a replay estimates the same.
             if self._journal and self._has_counted:
                 asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
@@ -230,6 +226,21 @@ class ServerTokenizer:
         if known.failure:
             return _ESTIMATE.count(text), True
         return known.prompt_tokens, False
+
+    def _note(self, count: int | str) -> None:
+        """Note whether the server has counted, or why not."""
+        has_counted = isinstance(count, int)
+        if self._asked_from and has_counted:
+            self._counted.cache_clear()  # of the estimates
+        if not (self._asked_from or has_counted):
+            _log.warning(
+                "The server of %s does not count tokens at /tokenize (%s). Until it does, tokens "
+                "of caches are estimated, one per UTF-8 byte, so caches may be cut shorter than "
+                "necessary. Give --tokenizer FOLDER (or a Hub id).",
+                self._model,
+                count,
+            )
+        self._asked_from = 0.0 if has_counted else time.monotonic() + _AGAIN_S
 
     def _ask(self, text: str) -> int | str:
         """Number of tokens of a text, or why the first address does not count them."""

@@ -3,6 +3,7 @@ import gzip
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,21 @@ def test_a_server_that_stops_counting_is_said_and_marks_what_was_estimated(caplo
     (warning,) = caplog.records
     assert warning.levelno == logging.WARNING
     assert "does not count" in warning.message and "estimated" in warning.message
+
+
+def test_a_server_that_counts_again_is_asked_again_for_all_texts(caplog):
+    with counting(Counter(refuses_after=0)) as server:
+        reader = ServerTokenizer("m", at(server))
+        estimated = reader.renewed()
+        assert [estimated.count(text) for text in ("one two", "three four")] == [7, 10]
+        server.refuses_after = None
+        assert estimated.count("one") == 3  # it is left alone for a while
+        reader._asked_from = time.monotonic()
+        exact = reader.renewed()
+        known = "five", "one", "one two", "three four"
+        assert [exact.count(text) for text in known] == [1, 1, 3, 4]
+        assert exact.name == EXACT and estimated.name == ESTIMATED
+    assert len(caplog.records) == 1
 
 
 def test_what_a_server_says_that_stops_counting_shows_no_key_and_no_escapes(monkeypatch, caplog):
