@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from heavydistill.schema import Generation, Trace, Trajectory
+from heavydistill.schema import SERVED, Generation, Trace, Trajectory
 
 Path = Literal["deliberated", "voted", "single"]
 PATHS: tuple[Path, ...] = ("deliberated", "voted", "single")
@@ -38,11 +38,15 @@ def fallback_in(pool: Sequence[Trajectory]) -> tuple[Trajectory | None, Path]:
 
 
 def answer_in(trace: Trace, number: int, rounds: int) -> Generation | None:
-    """The generation that was the choice ``number`` of an answer; None if there is none."""
+    """The generation that was the choice ``number`` of an answer; None if there is none.
+
+    Without a deliberation, all choices of ``heavy`` were the same; their number is not in the row.
+    """
     last: Sequence[Generation] = [each for each in trace.deliberations if each.round == rounds]
     if not last and len(trace.pool) == 1:
         last = trace.pool
-    if number >= max(1, len(last)):
+    is_for_all = not last and trace.problem.origin == f"{SERVED}:heavy"
+    if number >= max(1, len(last)) and not is_for_all:
         return None
     mine = last[number] if last else None
     return mine if mine and is_answer(mine) else fallback_in(trace.pool)[0]

@@ -3,10 +3,11 @@
     config.yaml                      the configuration of the models, as in a run
     traces/served-00000000.parquet   the rows, in the order of the answers
 
-A row is in its file before the answer ends. For each row, or several that wait, the newest file is
-written anew, under another name first, so that after a kill at any time all files are whole. A file
-is full at some rows or bytes; beyond ``serve.max_out_bytes`` the oldest ones are deleted. Keys in
-texts are replaced by their names (see ``hub.secrets``).
+A row is in its file before the answer ends, unless the disk takes too long. For each row, or
+several that wait, the newest file is written anew, under another name first, so that after a kill
+at any time all files are whole. A file is full at some rows or bytes; beyond
+``serve.max_out_bytes`` the oldest ones are deleted. Keys in texts are replaced by their names (see
+``hub.secrets``).
 
 As long as the service runs, it claims the folder as a run in progress does, so a build waits.
 """
@@ -47,6 +48,7 @@ from heavydistill.store.traces import (
 _ROWS, _BYTES = 32, 2**20  # of a full file
 _NAME = re.compile(r"served-(\d{8})\.parquet")
 _FEWEST_FILES = 8  # in the space of all; a file is full earlier if there is less of it
+_PATIENCE_S = 10.0  # with a disk that hangs, for each answer and verdict
 _log = logging.getLogger(__name__)
 
 
@@ -70,6 +72,7 @@ class RequestRecord:
         self._rows: list[Trace] = []  # rows of the newest file
         self._number = 0  # of the newest file
         self._waiting = SimpleQueue[tuple[Callable[[], Trace], Future[bool]]]()
+        self._most_waiting = config.serve.max_requests  # there are more only if the disk hangs
         require_writable(folder)
         with contextlib.ExitStack() as held:
             held.enter_context(Workplace(folder).claimed())
@@ -81,9 +84,14 @@ class RequestRecord:
     async def add(self, row: Callable[[], Trace]) -> bool:
         """Write a row, which is made in the thread; whether that worked. The log says why not."""
         done: Future[bool] = Future()
-        self._waiting.put((row, done))
-        self._thread.submit(self._write_waiting)
-        return await asyncio.wrap_future(done)
+        if self._waiting.qsize() < self._most_waiting:
+            self._waiting.put((row, done))
+            self._thread.submit(self._write_waiting)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    return await asyncio.wrap_future(done)
+        _log.error("1 answered request(s) are not recorded: %s does not answer", self._traces)
+        return False
 
     async def decide(self, feedback: Feedback) -> int:
         """Set the verdict of a user; returns the number of responses that have one now.
@@ -91,7 +99,13 @@ class RequestRecord:
         Raises:
             ApiError: There is no such row or choice, or it cannot be written.
         """
-        return await asyncio.wrap_future(self._thread.submit(self._decide, feedback))
+        decided = self._thread.submit(self._decide, feedback)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await asyncio.wrap_future(decided)
+        except TimeoutError:
+            message = f"The verdict cannot be written: {self._traces} does not answer."
+            raise ApiError(503, message, code="not_written") from None
 
     def close(self) -> None:
         """Write what is left, and release the folder."""
@@ -134,26 +148,35 @@ class RequestRecord:
         """Write all rows that wait, at once; those of clients that went are left out."""
         waiting = [self._waiting.get() for _ in range(self._waiting.qsize())]
         held = [(row, done) for row, done in waiting if done.set_running_or_notify_cancel()]
-        is_written = self._add([row for row, _ in held]) if held else False
-        for _, done in held:
+        written = self._write([row for row, _ in held]) if held else []
+        for (_, done), is_written in zip(held, written, strict=True):
             done.set_result(is_written)
 
-    def _add(self, new: list[Callable[[], Trace]]) -> bool:
-        path = self._traces / f"served-{self._number:08d}.parquet"
+    def _write(self, new: list[Callable[[], Trace]]) -> list[bool]:
+        """Write rows at once, or one by one if one of them cannot be; whether each is written."""
         try:
-            rows = [*self._rows, *(self._scrubbed(row()) for row in new)]
-            write_traces(rows, self._traces, name=path.name)
-            self._files |= {row.problem.id: path for row in rows}
-            self._rows = rows
+            self._add(new)
+        except Exception as error:  # the answer is worth more than its row
+            if len(new) > 1 and not isinstance(error, RunError):
+                return [is_written for row in new for is_written in self._write([row])]
+            why = error if isinstance(error, RunError) else type(error).__name__
+            _log.error("%d answered request(s) are not recorded: %s", len(new), why)
+            return [False] * len(new)
+        return [True] * len(new)
+
+    def _add(self, new: list[Callable[[], Trace]]) -> None:
+        path = self._traces / f"served-{self._number:08d}.parquet"
+        rows = [*self._rows, *(self._scrubbed(row()) for row in new)]
+        write_traces(rows, self._traces, name=path.name)
+        self._files |= {row.problem.id: path for row in rows}
+        self._rows = rows
+        try:
             most = min(_BYTES, self._most_bytes // _FEWEST_FILES)
             if len(rows) >= _ROWS or path.stat().st_size >= most:
                 self._rows, self._number = [], self._number + 1
                 self._delete_oldest()
-        except Exception as error:  # the answer is worth more than its row
-            why = error if isinstance(error, RunError) else type(error).__name__
-            _log.error("%d answered request(s) are not recorded: %s", len(new), why)
-            return False
-        return True
+        except OSError as error:  # the rows are written
+            _log.error("Rows beyond serve.max_out_bytes cannot be deleted: %s", error.strerror)
 
     def _decide(self, feedback: Feedback) -> int:
         path = self._files.get(feedback.id)
