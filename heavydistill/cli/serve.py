@@ -73,8 +73,8 @@ def serve(
         with going_on(starts, asked.endpoint.start_vllm and not mcp):
             service.load()
         ready = f"{address} answers as heavy, vote and single" if address else "heavy_think answers"
-        say(f"Ready: {ready}. Ctrl-C ends it.", console)
         with contextlib.suppress(KeyboardInterrupt):
+            say(f"Ready: {ready}. Ctrl-C ends it.", console)
             service.wait(has_ended)
         say("Stopping; requests in progress are cancelled", console)
     print_lines(service.lines(), console)

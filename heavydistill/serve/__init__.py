@@ -3,5 +3,5 @@
 ``app`` has the routes, ``request`` reads what a client asks, ``pair`` has the models, ``episode``
 executes an episode for a request, ``stopping`` has the rule by which one ends early, ``replies``
 sends the answer as ``completion`` or ``responses`` write it, ``mcp`` has tools for agents,
-``record`` keeps answers with the ``feedback`` of users, and ``metrics`` counts.
+``record`` keeps answers with the ``feedback`` of users, and ``metrics`` and ``tallies`` count.
 """

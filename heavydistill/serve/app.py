@@ -29,9 +29,9 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -45,11 +45,12 @@ from heavydistill.serve.episode import ServedEpisode
 from heavydistill.serve.metrics import ABANDONED, FAILED, ServiceMetrics
 from heavydistill.serve.replies import Form, Reply
 from heavydistill.serve.request import MODELS, ApiError, ChatBody, parsed, read_request
-from heavydistill.serve.retries import Retries
+from heavydistill.serve.tallies import Leaks, Retries, leaks_in
 
 if TYPE_CHECKING:
     from heavydistill.models.resolve import ResolvedRun
     from heavydistill.models.vllm.server import VllmServer
+    from heavydistill.schema import Generation
     from heavydistill.serve.episode import Emit, ServedAnswer
     from heavydistill.serve.pair import Pair
     from heavydistill.serve.record import RequestRecord
@@ -82,9 +83,10 @@ class Service:
         self._opened = contextlib.ExitStack()  # what ``close`` closes
         self._record: RequestRecord | None = None
         self._metrics: ServiceMetrics | None = None
-        self._retries = Retries()
+        self._retries, self._leaks = Retries(), Leaks()
         self._stops: Counter[int] = Counter()  # answers with k ``auto`` by ``stopped_at``, or 0
         self._running = 0
+        self._answering: set[asyncio.Task[ServedAnswer]] = set()
         self._seconds = 1.0  # of the last request that was answered
         self._started = int(time.time())
         if not (self._key or config.serve.is_loopback):
@@ -148,6 +150,7 @@ class Service:
     def lines(self) -> Iterator[str]:
         """Yield sentences on the answers so far."""
         yield from self._retries.lines()
+        yield from self._leaks.lines()
         if self._stops:
             ends = [f"{n:,} after {k} attempt(s)" for k, n in sorted(self._stops.items()) if k]
             stopped = f"stopped early: {', '.join(ends) or 'none'}"
@@ -186,6 +189,7 @@ class Service:
         app.router.add_get(_HEALTH, self._health)
         if self._page:
             app.router.add_get(_PAGE, self._send_page)
+        app.on_shutdown.append(self._stop)
         runner = web.AppRunner(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_S
         )
@@ -225,9 +229,10 @@ class Service:
         """Refuse whoever may not ask."""
         if request.path in (_HEALTH, _PAGE):
             return await handler(request)
-        sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if self._key:
-            if not hmac.compare_digest(sent.encode("utf-8", "replace"), self._key.encode()):
+            scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
+            given = sent.strip().encode("utf-8", "replace") if scheme.lower() == "bearer" else b""
+            if not hmac.compare_digest(given, self._key.encode()):
                 message = "The key is missing or wrong. Send Authorization: Bearer KEY."
                 raise ApiError(401, message, code="invalid_api_key")
         elif not is_loopback(request.url.host or ""):
@@ -321,7 +326,7 @@ class Service:
             emit = metrics.timed(asked.model, emit)
         episode = ServedEpisode(pair, asked, emit)
         try:
-            answer = await episode.answer()
+            answer = await self._unless_stopped(episode.answer())
             path = answer.heavy["path"]
         except asyncio.CancelledError:
             path = ABANDONED
@@ -343,9 +348,38 @@ class Service:
             self._stops[stopped_at] += 1
             if metrics:
                 metrics.auto(stopped_at)
+        await self._note_leaks(asked, episode.deliberations)
         if record:
             answer.heavy["recorded"] = await record.add(functools.partial(episode.row, id))
         return answer
+
+    async def _note_leaks(self, asked: Asked, deliberations: Sequence[Generation]) -> None:
+        if not deliberations:
+            return
+        # In a thread, because thinking may be long.
+        spoke = await asyncio.to_thread(leaks_in, asked.problem, deliberations)
+        self._leaks.note(len(deliberations), spoke)
+        if self._metrics:
+            self._metrics.deliberated(len(deliberations), spoke)
+
+    async def _unless_stopped(self, answer: Coroutine[Any, Any, ServedAnswer]) -> ServedAnswer:
+        """Await an answer; raises ApiError if the service stops meanwhile."""
+        task = asyncio.ensure_future(answer)
+        self._answering.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if own and own.cancelling():  # the client has gone
+                raise
+            message = "The service is being stopped. Ask again later."
+            raise ApiError(503, message, code="stopped") from None
+        finally:
+            self._answering.discard(task)
+
+    async def _stop(self, app: web.Application) -> None:
+        for task in self._answering:
+            task.cancel()
 
     async def _figures(self, http: web.Request) -> web.StreamResponse:
         if self._metrics:

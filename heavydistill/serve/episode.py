@@ -142,6 +142,12 @@ class ServedEpisode:
         shows = self._asked.expose != "none"
         return [_member(role, each, shows) for role, each in self._generations()]
 
+    @property
+    def deliberations(self) -> list[Generation]:
+        """The deliberations that are choices of the answer."""
+        own = (each for each in self._episode.deliberations if each.round == self._rounds)
+        return [each for each in own if is_answer(each)]
+
     async def _samples(self) -> list[SampleAsk]:
         """The asks of the next stage; none if the episode ends, or no cache can be built."""
         builds_cache = len(self._episode.pool) > 0 and len(self._episode.caches) < self._rounds

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heavydistill.serve.episode import Emit
+    from heavydistill.serve.tallies import Part
 
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 FAILED, ABANDONED = "failed", "abandoned"
@@ -49,6 +50,10 @@ class ServiceMetrics:
         self._auto = counter(
             "auto_answers", "Answers with k auto by the attempts they stopped at.", "stopped_at"
         )
+        self._deliberations = counter("deliberations", "Deliberations that were answers.")
+        self._leaks = counter(
+            "leaks", "Deliberations that speak of attempts, in their answer or thinking.", "part"
+        )
         self._first_content = Histogram(
             "heavydistill_first_content_seconds",
             "Seconds from a streamed request to the first content of its answer.",
@@ -78,6 +83,12 @@ class ServiceMetrics:
     def auto(self, stopped_at: int) -> None:
         """Count an answer with k ``auto``; ``stopped_at`` is 0 if the attempts did not agree."""
         self._auto.labels(str(stopped_at)).inc()
+
+    def deliberated(self, deliberations: int, spoke: Mapping[Part, int]) -> None:
+        """Count deliberations that were answers; arguments as of ``Leaks.note``."""
+        self._deliberations.inc(deliberations)
+        for part, count in spoke.items():
+            self._leaks.labels(part).inc(count)
 
     def timed(self, model: str, emit: Emit) -> Emit:
         """``emit`` for a stream that begins now; observes the time until its first content."""

@@ -137,11 +137,13 @@ def test_a_key_is_required_where_one_is_set_and_is_in_no_log(models, monkeypatch
     caplog.set_level(logging.DEBUG)
     with serving(models.base_url, serve__api_key_env="MY_SERVE_KEY") as address:
         for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {key}"},
+                      {"Authorization": key}, {"Authorization": "Bearer"},
                       {"Authorization": "Bearer \xe9"}):  # fmt: skip
             status, reply, _ = post(address, body_of(), **given)
             assert (status, reply["error"]["code"]) == (401, "invalid_api_key")
             assert key not in json.dumps(reply)
         assert post(address, body_of(), Authorization=f"Bearer {key}")[0] == 200
+        assert post(address, body_of(), Authorization=f"bearer  {key}")[0] == 200
         assert _ask(address, "GET", "/v1/models")[0] == 401
         assert _ask(address, "GET", "/health")[0] == 200
     assert key not in caplog.text and QUESTION not in caplog.text

@@ -1,5 +1,6 @@
 """What goes wrong below the service, and with its clients: each fault is typed, none lasts."""
 
+import concurrent.futures
 import contextlib
 import json
 import socket
@@ -109,7 +110,7 @@ def test_if_all_attempts_fail_the_error_says_why(fault, status, failure):
         assert _is_idle(models)
 
 
-@pytest.mark.parametrize("fault", ["broken", "hang", "refused"])
+@pytest.mark.parametrize("fault", ["busy", "broken", "hang", "refused"])
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_if_the_deliberator_fails_the_vote_answers_and_says_so(fault, is_streamed):
     def plan(body: Any, attempt: int) -> str | None:
@@ -154,6 +155,9 @@ def test_a_deliberation_that_breaks_off_after_its_first_word_is_an_error():
         status, reply, _ = post(address, body_of())  # nothing was read of an answer in one piece
         assert status == 200 and reply["heavy"]["path"] in ("voted", "single")
         assert "the deliberation failed: cut_off" in reply["heavy"]["because"]
+        models.plan = lambda body, attempt: "cut"
+        events = stream(address, body_of(model="single"))
+        assert texts_of(events)[1] and "broke off: cut_off" in events[-1]["error"]["message"]
 
 
 def test_a_defect_of_the_service_ends_a_stream_with_an_error(monkeypatch, caplog):
@@ -182,6 +186,39 @@ def test_an_outage_and_malformed_requests_end_nothing():
         fault[0] = None
         status, reply, _ = post(address, body_of())
         assert (status, reply["heavy"]["path"]) == (200, "deliberated")
+
+
+def test_requests_outlive_a_restart_of_the_models_server():
+    with (
+        contextlib.ExitStack() as first,
+        concurrent.futures.ThreadPoolExecutor(1) as clients,
+    ):
+        models = first.enter_context(faulty(plan=lambda body, attempt: "hang up"))
+        with serving(models.base_url, endpoint__retries=5) as address:
+            asked = clients.submit(post, address, body_of())
+            assert _wait(lambda: len(models.asked) >= 4)
+            first.close()
+            with faulty(port=urlsplit(models.base_url).port) as again:
+                status, reply, _ = asked.result()
+    assert (status, reply["heavy"]["path"], failures(reply)) == (200, "deliberated", [])
+    assert len(again.asked) == 5
+
+
+def test_a_service_that_stops_says_so_to_the_clients_that_wait(caplog):
+    with faulty(plan=lambda body, attempt: "hang") as models:
+        with (
+            concurrent.futures.ThreadPoolExecutor(2) as clients,
+            serving(models.base_url) as address,
+        ):
+            whole = clients.submit(post, address, body_of())
+            streamed = clients.submit(stream, address, body_of())
+            assert _wait(lambda: models.in_flight == 8)
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 4
+        status, reply, headers = whole.result()
+        assert (status, reply["error"]["code"]) == (503, "stopped") and "Retry-After" in headers
+        assert streamed.result()[-1]["error"]["code"] == "stopped"
+        assert _is_idle(models) and not caplog.records
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])

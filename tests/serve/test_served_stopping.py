@@ -169,6 +169,7 @@ def test_the_end_of_a_service_says_how_often_it_stopped(models, tmp_path):
             post(address, body_of(heavy=AUTO))
         assert [*service.lines()] == [
             "heavy: 3 answered, 2 asked again",
+            "Of 1 deliberations, 0 speak of attempts in their answer, 0 in their thinking",
             "k auto: 3 answered, stopped early: 2 after 2 attempt(s)",
         ]
 

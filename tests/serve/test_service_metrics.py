@@ -60,6 +60,18 @@ def test_requests_calls_tokens_and_retries_are_counted():
     assert now["failed_calls_total", "server", "thinker"] == 5
 
 
+def test_deliberations_that_speak_of_attempts_are_counted():
+    with faulty() as models, serving(models.base_url) as address:
+        models.text_of = lambda body, index: ("Attempts 1 and 2 agree.", "It is \\boxed{4}.")  # type: ignore[method-assign]
+        post(address, body_of())
+        models.text_of = lambda body, index: ("so", "As attempt 2 says: \\boxed{4}.")  # type: ignore[method-assign]
+        post(address, body_of(heavy={"d": 2}))
+        post(address, body_of(model="vote"))
+        seen = figures(address)
+    assert seen[("deliberations_total",)] == 3
+    assert (seen["leaks_total", "answer"], seen["leaks_total", "thinking"]) == (2, 1)
+
+
 def test_a_client_that_goes_is_counted_as_such():
     with (
         faulty(plan=lambda body, _: "hang" if is_deliberation(body) else None) as models,

@@ -154,14 +154,14 @@ def tokens_of(thought: str, answer: str) -> int:
 
 
 @contextlib.contextmanager
-def faulty(**settings: Any) -> Iterator[FaultServer]:
-    """Serve until the block ends."""
+def faulty(port: int = 0, **settings: Any) -> Iterator[FaultServer]:
+    """Serve until the block ends; port 0 is any port."""
     server = FaultServer(**settings)
 
     class _OfThis(_Handler):
         fault_server = server
 
-    with listening(_OfThis) as server.base_url:
+    with listening(_OfThis, port) as server.base_url:
         yield server
 
 
