@@ -31,7 +31,12 @@ SIGMA = 1.2
 MODEL = "stub"
 REASONING, ANSWER, TOKENS = "x" * 200, "so \\boxed{1}", 60
 _PROBLEM = re.compile(rb"What is \d+ \+ \d+\?")
-_USAGE = {"prompt_tokens": 10, "completion_tokens": TOKENS, "total_tokens": TOKENS + 10}
+_PROMPT = 4096  # more than any prompt has, because one of fewer tokens would look cut
+_USAGE = {
+    "prompt_tokens": _PROMPT,
+    "completion_tokens": TOKENS,
+    "total_tokens": TOKENS + _PROMPT,
+}
 
 
 def problem(number: int) -> str:

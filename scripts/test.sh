@@ -4,6 +4,7 @@
 #   bash scripts/test.sh                      the default lane: fast tests, and a slow one for each claim
 #   bash scripts/test.sh all                  every test, then the lane engines
 #   bash scripts/test.sh engines              tests on real vLLM and llama.cpp, in .venv-engines; `engines all`: all of them
+#   bash scripts/test.sh load                 the service under load, beside optillm in .venv-optillm: about 25 minutes
 #   bash scripts/test.sh tests/heavy -k vote  all checks, but of the tests only these
 #
 # Other arguments go to pytest. Lint and types are checked while the tests run. A check that fails
@@ -38,8 +39,28 @@ engines() {
   return $status
 }
 
+# Of optillm's dependencies those that are loaded; all of them are gigabytes.
+install_optillm() {
+  pip install --no-deps optillm==0.4.0 &&
+    pip install flask openai cerebras_cloud_sdk z3-solver==4.15.4.0 networkx numpy PyYAML sympy aiohttp math_verify
+}
+
+load() {
+  local began=$SECONDS beside="$root/.venv-optillm"
+  prepare_environment test
+  (venv="$beside" && install_once optillm scripts/test.sh install_optillm)
+  "$venv/bin/python" "$root/benchmarks/load.py" --optillm "$beside/bin/optillm" "$@"
+  "$venv/bin/python" "$root/benchmarks/served_answers.py" --optillm "$beside/bin/optillm"
+  say "load $(minutes $((SECONDS - began)))"
+}
+
 lane="not gpu and (not slow or claim)"
 case "${1:-}" in
+load)
+  shift
+  load "$@"
+  exit
+  ;;
 engines)
   shift
   lane="not slow"
