@@ -199,13 +199,14 @@ async def load(address: str, pid: int, model: str, chosen: argparse.Namespace) -
                 pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
                 measured.resident.append(pages * _PAGE / 2**20)
 
-        before = _cpu_s(pid)
+        before = cpu_s(pid)
         await asyncio.gather(watch(), *(converse() for _ in range(chosen.conversations)))
-        measured.cpu_s = _cpu_s(pid) - before
+        measured.cpu_s = cpu_s(pid) - before
     return measured
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Processor seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 

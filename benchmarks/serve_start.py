@@ -21,10 +21,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Any
 
-from load import COMMAND, ROOT
+from load import COMMAND, ROOT, cpu_s
 
 _TEACHER = ROOT / "heavydistill" / "micro" / "teacher"
 _LOADING = f"""
@@ -38,11 +37,6 @@ for _ in range(2):
 def _environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _status(address: str) -> str:
@@ -67,10 +61,10 @@ def start() -> tuple[float, float, float]:
     assert status == "loading", status
     while _status(found[1]) != "ok":
         time.sleep(0.05)
-    ready, cpu_s = time.monotonic() - begun, _cpu_s(process.pid)
+    ready, used_s = time.monotonic() - begun, cpu_s(process.pid)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    return first, ready, cpu_s
+    return first, ready, used_s
 
 
 def bare() -> float:
@@ -89,9 +83,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
     rows = [(*start(), bare()) for _ in range(chosen.rounds)]
-    first, ready, cpu_s, alone = map(statistics.median, zip(*rows, strict=True))
+    first, ready, used_s, alone = map(statistics.median, zip(*rows, strict=True))
     print(f"first answer of /health after {first:.2f} s, ok after {ready:.2f} s")
-    print(f"processor time {cpu_s:.2f} s; libraries and models alone {alone:.2f} s")
+    print(f"processor time {used_s:.2f} s; libraries and models alone {alone:.2f} s")
     print(f"above them {statistics.median(row[2] - row[3] for row in rows):.2f} s")
 
 

@@ -4,7 +4,7 @@
 #   bash scripts/test.sh                      the default lane: fast tests, and a slow one for each claim
 #   bash scripts/test.sh all                  every test, then the lane engines
 #   bash scripts/test.sh engines              tests on real vLLM and llama.cpp, in .venv-engines; `engines all`: all of them
-#   bash scripts/test.sh load                 the service under load, beside optillm in .venv-optillm: about 25 minutes
+#   bash scripts/test.sh load                 the service under load, beside optillm in .venv-optillm: three times five minutes
 #   bash scripts/test.sh tests/heavy -k vote  all checks, but of the tests only these
 #
 # Other arguments go to pytest. Lint and types are checked while the tests run. A check that fails
@@ -39,7 +39,7 @@ engines() {
   return $status
 }
 
-# Of optillm's dependencies those that are loaded; all of them are gigabytes.
+# Only the dependencies of optillm that it loads here; with all of them it takes gigabytes.
 install_optillm() {
   pip install --no-deps optillm==0.4.0 &&
     pip install flask openai cerebras_cloud_sdk z3-solver==4.15.4.0 networkx numpy PyYAML sympy aiohttp math_verify

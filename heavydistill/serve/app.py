@@ -14,8 +14,8 @@ OpenAI's API. The key is compared in constant time and is in no log; nor are pro
 
 Without a key, only requests that name this machine as host are answered, and only bodies that are
 declared as JSON, so that a web page in the user's browser cannot ask, unless it is that of
-``serve.page``, which has the service's own origin. A request that comes from
-another service of this kind is refused: a service that is its own model would never end.
+``serve.page``, which has the service's own origin. A request that comes from another service of
+this kind is refused: a service that is its own model would never end.
 """
 
 from __future__ import annotations
