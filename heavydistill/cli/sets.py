@@ -294,18 +294,26 @@ def import_(
     """Import answers from other tools as the pools of a run, to deliberate on.
 
     Every answer is judged by our verifiers; labels in the files are only compared with the
-    verdicts.
+    verdicts. With --from solutions, each problem has one worked solution, and `build` makes rows of
+    the thinker of those that the verifier accepts.
     """
-    from heavydistill.curate.imports.import_pools import import_pools
+    from heavydistill.curate.imports.import_pools import SOLUTIONS_FORMAT, import_pools
     from heavydistill.report.faults import unjudged_lines
     from heavydistill.report.summary import marker_found, marker_value, print_summary
 
     console = Console()
     with Bar(console) as bar:
         imported = import_pools(keys | {"files": list(map(str, files))}, bar.show)
+    folder = str(imported.folder)
+    sets = ["--student", "MODEL", "--out", f"sets/{imported.folder.name}"]
+    if imported.record["format"] == SOLUTIONS_FORMAT:
+        print_lines((*_solutions(imported), *_notes(imported)), console)
+        if imported.record["not_correct"]["rows"] == imported.record["answers"]:
+            raise typer.Exit(1)
+        print_command("Next", ["heavydistill", "build", folder, *sets], console)
+        return
     print_summary(imported.summary, console, full=full)
     print_lines(_notes(imported), console)
-    folder = str(imported.folder)
     if marker := imported.marker:
         say(marker_found(marker), console)
         again = same_command("--out", f"{folder}-marker", "--verifier-args", marker_value(marker))
@@ -313,12 +321,29 @@ def import_(
     print_lines(unjudged_lines(imported.summary, imported.folder), console)
     if imported.summary.is_unread:
         raise typer.Exit(1)
-    asks = ["heavydistill", "build", folder, "--redeliberate", "--teacher", "MODEL"]
-    asks += ["--student", "Qwen/Qwen3-4B", "--out", f"sets/{imported.folder.name}"]
+    asks = ["heavydistill", "build", folder, "--redeliberate", "--teacher", "MODEL", *sets]
     print_command("Training sets", asks, console)
     deliberate = ["heavydistill", "generate", "--pools", folder, "--deliberator", "MODEL"]
     print_command("Deliberations", deliberate, console)
     print_command("Next", ["heavydistill", "report", folder], console)
+
+
+def _solutions(imported: ImportResult) -> Iterator[str]:
+    """Yield how many worked solutions the verifier accepts, and the first that it does not."""
+    answers, refused = imported.record["answers"], imported.record["not_correct"]
+    yield f"Solutions that the verifier accepts: {part(answers - refused['rows'], answers)}"
+    yield from (f"  {what}" for what in refused["first"])
+    if refused["rows"]:
+        yield (
+            "Only accepted ones are learnt. A solution ends with its final answer in \\boxed{}, or "
+            "behind a marker that --verifier-args '{marker: \"Answer:\"}' names."
+        )
+    if imported.reference_marker:
+        yield (
+            f"Our prompts ask for \\boxed{{}}, and the solutions end with "
+            f"{imported.reference_marker}: give `build` a prompt that asks for it, --prompt "
+            "thinker=FILE."
+        )
 
 
 def _notes(imported: ImportResult) -> Iterator[str]:

@@ -19,7 +19,7 @@ from heavydistill.config.run import Budget, Pruning, PythonFiles, Verifying
 from heavydistill.config.yaml import Section, load
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
-FormatName = Literal["heavyskill", "pacore", "nemo", "answers"]
+FormatName = Literal["heavyskill", "pacore", "nemo", "answers", "solutions"]
 
 
 class Sets(Section):
@@ -57,7 +57,8 @@ class Filters(Section):
     """An answer counts as a copy if at least this share of its eight-word sequences is in one
     attempt. Answers of fewer than sixteen words other than numbers never count."""
     length_quantile: float = Field(default=0.95, gt=0.0, le=1.0)
-    """Quantile of the response lengths of a role; longer responses are left out; 1 keeps all."""
+    """Quantile of the response lengths of a role; longer responses are left out, except worked
+    solutions; 1 keeps all."""
     per_set: int = Field(default=4, ge=1)
     """Maximum number of deliberations per candidate set."""
     more: list[str] = Field(default_factory=list)
@@ -211,7 +212,8 @@ class ImportConfig(Section):
     """Files with answers, all in the same format."""
     format: FormatName
     """Format of the files: heavyskill (results and targets of the authors' code), pacore, nemo
-    (output-rs*.jsonl) or answers (columns that --columns names)."""
+    (output-rs*.jsonl), answers (columns that --columns names) or solutions (one worked solution per
+    problem, for the thinker to learn)."""
     problems: ImportedProblems = ImportedProblems()
     model: str | None = Field(default=None, min_length=1)
     """Model that wrote the answers, for rows that name none (default: unknown)."""

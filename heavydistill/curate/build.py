@@ -122,7 +122,7 @@ def build_sets(
             (folder / CHAT_TEMPLATE).write_text(template, encoding="utf-8")
         manifest = _manifest(build, writer, _guarded(build, folder), redeliberated)
         if not any(sum(splits.values()) for splits in manifest.rows.values()):
-            raise EmptyError(manifest)
+            raise EmptyError(manifest, all(source.has_solutions for source in sources))
         write_manifest(manifest, folder)
         on_written(folder)
         return manifest
@@ -141,12 +141,17 @@ def _require_problems(build: BuildState) -> None:
 
 
 class EmptyError(ConfigError):
-    """The filters left no row of the runs; ``manifest`` has the counts of every filter."""
+    """The filters left no row of the runs; ``manifest`` has the counts of every filter.
 
-    def __init__(self, manifest: Manifest) -> None:
+    ``are_solutions`` says that all pools are worked solutions, which no mixture chooses from.
+    """
+
+    def __init__(self, manifest: Manifest, are_solutions: bool = False) -> None:
         ways = ["choose another --preset", "give more runs"]
         if not manifest.build["redeliberate"]:
             ways.append("ask for deliberations with --redeliberate")
+        if are_solutions:
+            ways = ["correct the solutions: `heavydistill import` names the first refused ones"]
         fix = f"{' or '.join(ways).capitalize()}."
         if manifest.deliberations.get("false_claims"):
             fix += " `--set filters.false_claims=keep` uses deliberations with false claims too."

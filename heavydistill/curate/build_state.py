@@ -39,6 +39,7 @@ from heavydistill.curate.filters.labels import (
     spoken,
     uses_attempts,
 )
+from heavydistill.curate.imports.import_pools import RECORD, SOLUTIONS_FORMAT
 from heavydistill.curate.mixture import preset_of
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
@@ -72,6 +73,7 @@ class SourceRun:
     config: RunConfig | None  # None for an imported pool
     summary: dict[str, Any]  # Content of its ``summary.json``; empty if it has none
     size: int = 0  # Number of traces
+    has_solutions: bool = False  # Whether its pools are worked solutions, not a model's attempts
 
     def traces(self) -> Iterator[Trace]:
         """Yield the run's traces, one row group in memory; model paths are replaced by names."""
@@ -113,20 +115,25 @@ def _open(folder: Path) -> SourceRun:
             "Wait for its end, or interrupt it: finished problems are kept.",
         )
     read_traces(folder)
-    config, file = folder / "config.yaml", folder / "summary.json"
-    try:
-        summary = json_of(text_in(file)) if file.is_file() else {}
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{file} cannot be read as JSON: {error}", "Generate the run again."
-        ) from error
+    config = folder / "config.yaml"
     return SourceRun(
         name=folder.name,
         folder=folder,
         config=load_config(config) if config.is_file() else None,
-        summary=summary,
+        summary=_json_in(folder / "summary.json"),
         size=count_rows(folder / TRACES_FOLDER),
+        has_solutions=_json_in(folder / RECORD).get("format") == SOLUTIONS_FORMAT,
     )
+
+
+def _json_in(file: Path) -> dict[str, Any]:
+    """Return the content of a file of a run; empty if the run has none."""
+    try:
+        return json_of(text_in(file)) if file.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{file} cannot be read as JSON: {error}", "Generate or import the run again."
+        ) from error
 
 
 @dataclass(slots=True)
@@ -390,7 +397,8 @@ class BuildState:
         self.problems[key].runs.append(f"{source.name}/{problem.id}")
         note = TraceNote(key, [], [])
         for attempt in trace.pool:
-            label = look_at_trajectory(problem, attempt, self.config.filters)
+            is_solution = source.has_solutions
+            label = look_at_trajectory(problem, attempt, self.config.filters, is_solution)
             if attempt.is_correct and attempt.unusable_because is None:
                 self.attention["blind"] += 1
                 widest = self.preset.widths[-1]

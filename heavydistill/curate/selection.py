@@ -84,17 +84,22 @@ def _label_deliberations(build: BuildState) -> None:
 
 
 def _label_trajectories(build: BuildState) -> None:
-    """Label attempts at excluded problems, attempts that are too long, and duplicates."""
-    of_problem: dict[str, list[GenerationNote]] = defaultdict(list)
-    for trace in build.all_notes:
-        of_problem[trace.problem] += trace.trajectories
+    """Label attempts at excluded problems, attempts that are too long, and duplicates.
+
+    Worked solutions are not too long: the longest are those of problems with the most steps.
+    """
+    sampled: dict[str, list[GenerationNote]] = defaultdict(list)
+    solutions: dict[str, list[GenerationNote]] = defaultdict(list)
     most = build.config.thinker.handoff_tokens
-    for problem, attempts in of_problem.items():
-        for attempt in attempts:
-            attempt.label = build.problems[problem].label or attempt.label
-            if not attempt.label and most and attempt.answer_tokens > most:
-                attempt.label = "long_handoff"
-    _label_long_and_same(of_problem, build.config.filters.length_quantile)
+    for source in build.sources:
+        for trace in build.notes[source.name]:
+            (solutions if source.has_solutions else sampled)[trace.problem] += trace.trajectories
+            for attempt in trace.trajectories:
+                attempt.label = build.problems[trace.problem].label or attempt.label
+                if not attempt.label and most and attempt.answer_tokens > most:
+                    attempt.label = "long_handoff"
+    _label_long_and_same(sampled, build.config.filters.length_quantile)
+    _label_long_and_same(solutions, 1.0)
 
 
 def _select_for_sft(build: BuildState) -> None:

@@ -174,6 +174,11 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
             f"pools: {config.pools} no longer holds the traces whose hash is pools_sha256",
             "Give the folder of those traces, or set pools_sha256 to null to use the new ones.",
         )
+    if pools.k < 2:
+        raise ConfigError(
+            f"pools: {config.pools} has one attempt per problem, and a deliberation reads several",
+            "Give a run with K of 2 or more. Worked solutions are for `heavydistill build`.",
+        )
     if "k" in config.think.model_fields_set and config.think.k != pools.k:
         raise ConfigError(
             f"think.k is {config.think.k}, but the pools of {config.pools} have {pools.k} "

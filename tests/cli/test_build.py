@@ -266,11 +266,30 @@ def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
     assert f"--pools {tmp_path / 'h'}" in " ".join(printed.replace("\\\n", " ").split())
 
 
+def test_worked_solutions_are_counted_and_lead_to_a_build(bring, call, tmp_path):
+    rows = [
+        {"problem": f"{EGGS} ({n})", "solution": rf"\boxed{{{n}}}", "answer": 1} for n in (1, 2)
+    ]
+    file, out = lines(tmp_path / "worked.jsonl", *rows), tmp_path / "run"
+    printed = bring(file, "--from=solutions", f"--out={out}")
+    assert "Solutions that the verifier accepts: 1 of 2 (50.0%)\n  worked.jsonl:2: incor" in printed
+    ending = " ".join(printed.replace("\\\n", " ").split())
+    assert ending.endswith(f"Next: heavydistill build {out} --student MODEL --out sets/run")
+    code, _, _ = call("import", file, "--from=solutions", "--limit=1", f"--out={tmp_path / 'one'}")
+    assert code == 0
+    lines(file, rows[1])
+    code, _, _ = call("import", file, "--from=solutions", f"--out={tmp_path / 'none'}")
+    assert code == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["--from=pacore"], "Give the right --from"),
-        (["--from=nvidia"], "--from: must be 'heavyskill', 'pacore', 'nemo' or 'answers'"),
+        (
+            ["--from=nvidia"],
+            "--from: must be 'heavyskill', 'pacore', 'nemo', 'answers' or 'solutions'",
+        ),
         (["--from=nemo", "--columns=text"], "Write --columns NAME=VALUE,..."),
         (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),
         (["--from=nemo", "--verifier-args=[1]"], "--verifier-args '[1]' is not a mapping"),

@@ -109,9 +109,15 @@ def look_at_deliberation(
     return label or _out_of_place(problem, shown, deliberation, filters), signs
 
 
-def look_at_trajectory(problem: Problem, trajectory: Trajectory, filters: Filters) -> str:
-    """Return the label of an attempt; rules that compare it with other attempts do not apply."""
-    return _unsound(problem, trajectory) or _out_of_place(problem, (), trajectory, filters)
+def look_at_trajectory(
+    problem: Problem, trajectory: Trajectory, filters: Filters, is_solution: bool = False
+) -> str:
+    """Return the label of an attempt; rules that compare it with other attempts do not apply.
+
+    A worked solution may repeat the reference, which may be the solution itself.
+    """
+    label = _unsound(problem, trajectory)
+    return label or _out_of_place(problem, (), trajectory, filters, may_leak=is_solution)
 
 
 def fingerprint(generation: Generation) -> str:
@@ -139,12 +145,17 @@ def _unsound(problem: Problem, generation: Generation) -> str:
 
 
 def _out_of_place(
-    problem: Problem, shown: Sequence[Generation], generation: Generation, filters: Filters
+    problem: Problem,
+    shown: Sequence[Generation],
+    generation: Generation,
+    filters: Filters,
+    may_leak: bool = False,
 ) -> str:
     """Return the label of a correct response that leaks the reference, changes the language or does
     not pass a plug-in."""
     texts = (generation.reasoning, generation.answer_text)
-    if leaks_reference(problem, texts, [spoken(attempt) for attempt in shown]):
+    read = [spoken(attempt) for attempt in shown]
+    if not may_leak and leaks_reference(problem, texts, read):
         return "leaks_reference"
     if other_language(problem.transcript, *texts):
         return "other_language"

@@ -14,6 +14,9 @@
                 ``--columns answers='PART*'`` one column per answer. The default is a list under
                 one of the names in ``LISTS``. With one column per answer, its name is the author,
                 and null is no answer.
+    solutions   any file with a worked solution per problem, in the column that ``--columns
+                answers=COLUMN`` names, or in one of ``SOLUTIONS``. Without a reference, the final
+                answer of the solution is the reference.
 
 An answer is a text, or an object with the text under one of its keys. Thinking between ``<think>``
 and ``</think>`` is split off. Values missing from a file stay unknown: tokens, seconds and seed are
@@ -48,6 +51,7 @@ LISTS = (
     *("answers", "responses", "generations", "trajectories"),
     *("solutions", "samples", "completions", "outputs"),
 )
+SOLUTIONS = ("solution", "worked_solution", "rationale", "answer")
 _LABELS = ("labels", "is_correct", "correctness", "correct")
 _FINISH_REASONS = ("finish_reasons", "finish_reason")
 _NEMO_SEED = re.compile(r"rs(\d+)")
@@ -67,6 +71,9 @@ class Format:
     """
 
     usual: ClassVar[tuple[str, ...]] = ()  # Columns of text, reference and answers
+    fewest: ClassVar[int] = (
+        2  # Minimum answers of a problem, and usable answers, as ``think.min_k``
+    )
 
     def __init__(
         self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
@@ -242,11 +249,30 @@ class Answers(Format):
         return "" if number.isdecimal() else name
 
 
+class Solutions(Answers):
+    fewest = 1
+
+    def __init__(
+        self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
+    ) -> None:
+        first = next(rows_of(files[0], files[0].name), TableRow("", 0, {})).values
+        usual = next((name for name in SOLUTIONS if name in first), SOLUTIONS[0])
+        super().__init__({"answers": usual, **columns}, files, kept)
+        self._reference = columns.get("reference", "reference")
+
+    def problem(self, row: TableRow) -> dict[str, object] | None:
+        values = super().problem(row) or {}
+        if values.keys().isdisjoint((self._reference, *ALIASES["reference"])):
+            values[self._reference] = row.values.get(self.answers)
+        return values
+
+
 FORMATS: dict[FormatName, type[Format]] = {
     "heavyskill": HeavySkill,
     "pacore": PaCoRe,
     "nemo": NeMo,
     "answers": Answers,
+    "solutions": Solutions,
 }
 
 

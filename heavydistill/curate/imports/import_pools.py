@@ -12,7 +12,7 @@ out and counted by reason:
 
     unreadable      the question or the answers do not match the format
     contradictory   an earlier row has the same question with another reference or verifier
-    too_few         the problem has fewer than two answers in all files
+    too_few         the problem has fewer than two answers in all files, or no worked solution
     unfit           its answers cannot be judged; see ``problems.loading``
     over_limit      ``problems.limit`` problems were read before
 
@@ -39,7 +39,7 @@ from typing import Any
 
 import heavydistill
 from heavydistill.config.run import Problems
-from heavydistill.config.sets import ImportConfig
+from heavydistill.config.sets import FormatName, ImportConfig
 from heavydistill.config.yaml import as_section
 from heavydistill.curate.imports.formats import FORMATS, UNKNOWN_MODEL, ImportedAttempt, by_seed
 from heavydistill.errors import ConfigError, ProblemsError
@@ -49,7 +49,16 @@ from heavydistill.problems.columns import DEFAULT_VERIFIER, FIELDS, columns_of
 from heavydistill.problems.loading import OnChecked, fit_problems, refusal
 from heavydistill.problems.options import orders_kept
 from heavydistill.problems.tables import Table, TableRow, choices, rows_of
-from heavydistill.schema import OK, TOO_FEW_USABLE, Label, Problem, Trace, Trajectory, content_id
+from heavydistill.schema import (
+    OK,
+    TOO_FEW_USABLE,
+    Label,
+    Problem,
+    Trace,
+    Trajectory,
+    Verdict,
+    content_id,
+)
 from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces, writing
 from heavydistill.verifiers import registry
@@ -57,8 +66,8 @@ from heavydistill.verifiers.markers import CommonMarker, shared_marker
 from heavydistill.verifiers.pool import TimedVerdict, VerdictPool
 
 RECORD = "import.json"
+SOLUTIONS_FORMAT: FormatName = "solutions"
 LABELS: tuple[Label, ...] = typing.get_args(Label)
-FEWEST = 2  # Minimum answers of a problem, and usable answers, as ``think.min_k``
 _PROBLEMS_AT_ONCE = 64  # Number of problems judged at the same time
 _FIRST = 5
 _SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
@@ -85,6 +94,11 @@ class SkippedRows:
 
     rows: int = 0
     first: list[str] = field(default_factory=list)  # Errors of the first few rows, with locations
+
+    def add(self, what: str, rows: int = 1) -> None:
+        self.rows += rows
+        if len(self.first) < _FIRST:
+            self.first.append(what)
 
 
 @dataclass(slots=True)
@@ -124,7 +138,7 @@ def import_pools(
     pools = ImportedPools(config, functools.partial(show, "checking references"))
     if unable := registry.unavailable({each.verifier for each in pools.problems}, config.verify):
         raise ConfigError(unable[0], "Without it every verdict would be undecided.")
-    tally = _Tally()
+    tally = _Tally(pools.format.fewest)
     with new_folder(folder) as new:
         with VerdictPool(config.verify) as judges:
             traces = _traces(pools, judges, tally, show)
@@ -261,12 +275,16 @@ class ImportedPools:
                 groups[key].answers += each.answers
             else:
                 groups[key] = each
-        fix = f"A pool needs {FEWEST}; give all files together if each has one answer per problem."
+        fewest = self.format.fewest
+        fix = (
+            f"A pool needs {fewest}; give all files together if each has one answer per problem, "
+            f"or --from {SOLUTIONS_FORMAT} if they are worked solutions to learn from."
+        )
         for group in groups.values():
-            if group.answers < FEWEST:
+            if group.answers < fewest:
                 what = f"{group.row.where}: the problem has {group.answers or 'no'} answer"
                 self._leave_out("too_few", len(group.places), what, fix)
-        wide = [group for group in groups.values() if group.answers >= FEWEST]
+        wide = [group for group in groups.values() if group.answers >= fewest]
         if self._faults and (self._config.problems.unfit == "refuse" or not wide):
             raise self._refusal("No problem has enough answers")
         return wide
@@ -302,10 +320,7 @@ class ImportedPools:
         """Count rows as left out; with a ``fix``, also store an error for a later refusal."""
         if fix:
             self._faults.append(ProblemsError(what, fix))
-        skipped = self.left_out.setdefault(reason, SkippedRows())
-        skipped.rows += rows
-        if len(skipped.first) < _FIRST:
-            skipped.first.append(what)
+        self.left_out.setdefault(reason, SkippedRows()).add(what, rows)
 
     def _refusal(self, otherwise: str) -> ProblemsError:
         if not self._faults:
@@ -352,10 +367,12 @@ def _key(
 class _Tally:
     """Counts of the answers and their verdicts."""
 
-    def __init__(self) -> None:
+    def __init__(self, fewest: int) -> None:
+        self._fewest = fewest  # Minimum usable answers of a problem
         self.labels = {name: Counter[Label]() for name in ("right", "wrong", "unlabelled")}
         self.models: Counter[str] = Counter()
         self.verifiers: set[str] = set()
+        self.refused = SkippedRows()  # Answers without the verdict correct
         self.assumed = self.unclear = 0
 
     def trace(self, pool: ImportedPool, judged: Sequence[TimedVerdict]) -> Trace:
@@ -369,13 +386,20 @@ class _Tally:
             self.assumed += attempt.is_assumed
             self.unclear += attempt.is_label_unclear
             trajectories.append(dataclasses.replace(attempt.trajectory, verdict=timed.verdict))
+            if not timed.verdict.is_correct:
+                self.refused.add(f"{pool.problem.source}: {_why(pool.problem, timed.verdict)}")
         usable = sum(each.unusable_because is None for each in trajectories)
         return Trace(
             problem=pool.problem,
             pool=trajectories,
             stratum=voting.stratum(trajectories),
-            status=OK if usable >= FEWEST else TOO_FEW_USABLE,
+            status=OK if usable >= self._fewest else TOO_FEW_USABLE,
         )
+
+
+def _why(problem: Problem, verdict: Verdict) -> str:
+    read = repr(verdict.extracted[:80]) if verdict.extracted else "no final answer"
+    return f"{verdict.label} ({verdict.reason}): {read}, reference {problem.reference[-80:]!r}"
 
 
 def _traces(
@@ -413,6 +437,7 @@ def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[s
         },
         "problems": len(pools.problems),
         "answers": tally.models.total(),
+        "not_correct": dataclasses.asdict(tally.refused),
         "finish_reasons_assumed": tally.assumed,
         "labels_unclear": tally.unclear,
         **pools.format.notes,
