@@ -114,7 +114,7 @@ def test_what_was_broken_off_goes_on_from_the_journal(model, by):
     again, _ = ended(*arguments(model))
     before = again.partition("run: before")[2].partition("run: after")[0]
     assert "24 of 24 in thinking; 12 of 12 in deliberating" in " ".join(before.split())
-    assert sorted(os.listdir(model / "evaluation")) == ["after", "before", COMPARISON]
+    assert sorted(os.listdir(model / "evaluation")) == ["after", "before", COMPARISON, "frozen"]
     assert not finished.parents[2].exists()
 
 

@@ -84,7 +84,8 @@ def test_offline_the_fix_is_said_at_once(ask, offline):
 
 
 @pytest.mark.parametrize("name", ["./nowhere/model", "/nowhere/model", "a/b/c", "../x", "~/x"])
-def test_a_path_is_never_looked_for_on_the_hub(name, monkeypatch):
+def test_a_path_is_never_looked_for_on_the_hub(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *a, **k: pytest.fail("asked"))
     assert not is_hub_id(name)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
