@@ -28,7 +28,8 @@ from aiohttp import web
 from heavydistill.config.serve import ServeConfig
 from heavydistill.config.yaml import load
 from heavydistill.models.http.transport import submit
-from heavydistill.serve.app import Service
+from heavydistill.serve.app import Site
+from heavydistill.serve.service import Service
 
 K = 8
 MICRO = Path(__file__).parents[1] / "heavydistill" / "micro" / "teacher"
@@ -139,7 +140,7 @@ def main() -> None:
     keys |= {"endpoint.concurrency": (K + 1) * chosen.clients}
     service = Service(load(ServeConfig, None, keys))
     rows: list[tuple[float, ...]] = []
-    with contextlib.closing(service), service.listening() as address:
+    with contextlib.closing(service), Site(service).listening() as address:
         service.load()
 
         def asked(at_once: int) -> tuple[float, list[float]]:

@@ -66,6 +66,7 @@ sections = {
         "guides/train",
         "guides/evaluate",
         "guides/publish",
+        "guides/serve",
         "guides/skill",
         "guides/scale",
         "guides/monitor",

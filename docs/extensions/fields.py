@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from heavydistill.cli.training import options_of
 from heavydistill.config.models import Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig
+from heavydistill.config.serve import ServeConfig
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
 from heavydistill.models.profiles import ProfileFile
 from heavydistill.problems.benchmarks import Benchmark
@@ -34,6 +35,7 @@ from heavydistill.train.fields import own_arguments
 # The classes of files that people write: what such a file belongs to, and the class.
 _FILES: dict[str, type[BaseModel]] = {
     "run": RunConfig,
+    "service": ServeConfig,
     "build": BuildConfig,
     "refilter": RefilterConfig,
     "import": ImportConfig,
@@ -120,7 +122,11 @@ def training(script: str) -> str:
 
 def _tables(owner: str, section: type[BaseModel], at: str = "") -> Iterator[str]:
     rows, below = [], []
+    above = [base for base in section.__mro__[1:] if base in _FILES.values()]
+    inherited = {name for base in above for name in base.model_fields}
     for key in _keys(section):
+        if key.name in inherited:
+            continue
         dotted = f"{at}{key.name}"
         for part in _classes_in(key.hint):
             if _places()[part] == (owner, dotted):

@@ -72,7 +72,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "python": python,
     **{
         f"{owner}-keys": partial(configuration, owner)
-        for owner in ("run", "build", "refilter", "import", "profile", "benchmark")
+        for owner in ("run", "service", "build", "refilter", "import", "profile", "benchmark")
     },
     "sft-keys": partial(training, "sft"),
     "grpo-keys": partial(training, "grpo"),

@@ -19,7 +19,7 @@ from heavydistill.report.terminal import going_on, print_lines, say
 from heavydistill.run import interrupts
 
 if TYPE_CHECKING:
-    from heavydistill.serve.app import Service
+    from heavydistill.serve.service import Service
 
 
 @with_flags(
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
         Flag("deliberator"),
         Flag("endpoint.base_url", name="endpoint"),
         Flag("think.k"),
-        Flag("serve.verifier"),
         Flag("serve.host"),
         Flag("serve.port"),
         Flag("serve.out"),
         Flag("serve.page"),
+        Flag("serve.verifier", "Answers"),
         Flag("teacher", "Models"),
         Flag("endpoint.start_vllm", "Models"),
         Flag("endpoint.tokenizer", "Models"),
@@ -60,13 +60,14 @@ def serve(
     asked = load(ServeConfig, file, keys)
     if file:
         refuse_code_of_saved(file, asked, "name them with --plugin, or --set verify.own=[FILE]")
-    from heavydistill.serve.app import Service
+    from heavydistill.serve.app import Site
+    from heavydistill.serve.service import Service
 
     console, service = Console(stderr=mcp), Service(asked)  # an agent reads standard output
     with interrupts.as_exceptions(), contextlib.ExitStack() as stack:
         stack.callback(service.close)
         has_ended = _ended_of_agent(service, stack) if mcp else lambda: False
-        address = "" if mcp else stack.enter_context(service.listening())
+        address = "" if mcp else stack.enter_context(Site(service).listening())
         where = f"Listening at {address}" if address else "Offering tools to an agent"
         say(f"{where}; loading the models", console)
         starts = f"Starting vLLM; its log is {service.server_log}"
@@ -74,10 +75,11 @@ def serve(
             service.load()
         ready = f"{address} answers as heavy, vote and single" if address else "heavy_think answers"
         with contextlib.suppress(KeyboardInterrupt):
+            print_lines(service.notes(), console)
             say(f"Ready: {ready}. Ctrl-C ends it.", console)
             service.wait(has_ended)
         say("Stopping; requests in progress are cancelled", console)
-    print_lines(service.lines(), console)
+    print_lines(service.figures.lines(), console)
 
 
 def _ended_of_agent(service: Service, stack: contextlib.ExitStack) -> Callable[[], bool]:

@@ -12,6 +12,7 @@ import difflib
 import importlib
 import itertools
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,8 +40,8 @@ _VERBS = {
     "Training": "sets.build sets.refilter sets.export training.sft training.grpo training.distill "
     "training.merge",
     "Evaluation": "experiments.evaluate experiments.compare experiments.cross",
-    "Models and publishing": "doctor.doctor catalog.teachers catalog.benchmarks catalog.plugins "
-    "publish.publish publish.skill",
+    "Models and plug-ins": "doctor.doctor catalog.teachers catalog.benchmarks catalog.plugins",
+    "Publishing and serving": "publish.publish serve.serve publish.skill",
 }
 """Maps a heading to the modules and functions of its verbs."""
 _FLAGS_OF_FILES = {
@@ -48,7 +49,6 @@ _FLAGS_OF_FILES = {
     **dict.fromkeys((".yaml", ".yml"), "--config"),
 }
 """Maps the suffix of a file to the flag that takes it."""
-_UNLISTED = {"serve": "serve.serve"}  # verbs that work and that no help lists yet
 _PLACES = {
     place.partition(".")[2].strip("_"): place
     for places in _VERBS.values()
@@ -100,7 +100,7 @@ class Verb(TyperCommand):
         groups[_MAIN].append(("--help-all", "Show every flag and key, and exit."))
         for heading, rows in groups.items():
             if rows and (is_all or heading in _ALWAYS):
-                with formatter.section(heading):
+                with formatter.section(textwrap.fill(heading, formatter.width - 1)):
                     formatter.write_dl(rows)
 
 
@@ -117,7 +117,7 @@ class Group(TyperGroup):
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
-        if args[0] not in (*self.list_commands(ctx), *_UNLISTED):
+        if args[0] not in self.list_commands(ctx):
             raise _unknown(ctx, "verb", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
@@ -147,7 +147,7 @@ class Verbs(Group):
         return list(_PLACES)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        module, _, name = (_PLACES | _UNLISTED)[cmd_name].partition(".")
+        module, _, name = _PLACES[cmd_name].partition(".")
         verb = getattr(importlib.import_module(f"heavydistill.cli.{module}"), name)
         if isinstance(verb, typer.Typer):
             return typer.main.get_command(verb)

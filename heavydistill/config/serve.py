@@ -92,7 +92,8 @@ class ServeConfig(RunConfig):
             "serve.gate without serve.stopping": self.serve.gate and not self.serve.stopping,
         }
         if wrong := [name for name, is_set in without.items() if is_set]:
-            raise ValueError(f"{', '.join(wrong)} cannot be served. Leave it out.")
+            fix = "Leave it out; --set KEY=null does so for a key of the file."
+            raise ValueError(f"{', '.join(wrong)} cannot be served. {fix}")
         if self.think.k > self.serve.max_k:
             raise ValueError(
                 f"think.k {self.think.k} is larger than serve.max_k {self.serve.max_k}. Lower it, "

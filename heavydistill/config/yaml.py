@@ -35,6 +35,7 @@ _WORDS = {
     "a valid boolean": "true or false",
     "a valid": "a",
     "a string": "a text",
+    " after validation": "",
 }
 
 

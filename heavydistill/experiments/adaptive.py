@@ -1,13 +1,14 @@
 """Early stopping, replayed on the pools and deliberations of a finished run without a request.
 
 The folder has ``adaptive.json``, see ``metrics.stopping``. Prices are those of the run's models
-today; a model that cannot be found has none.
+today; a model that cannot be found has none, and its sampling is not in the file.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from heavydistill.config.run import load_config
@@ -16,10 +17,12 @@ from heavydistill.errors import ConfigError, UserError
 from heavydistill.experiments.comparison import refuse_unfinished
 from heavydistill.metrics import stopping
 from heavydistill.metrics.problem_figures import prompts_of, verifiers_of
-from heavydistill.models.resolve import resolve
+from heavydistill.models.resolve import ResolvedModel, resolve
 from heavydistill.run.result import all_traces
 from heavydistill.schema import Deliberation, Generation, Trajectory
 from heavydistill.store.atomic import new_folder, refuse_taken
+
+_ROLES: dict[type[Generation], str] = {Trajectory: "thinker", Deliberation: "deliberator"}
 
 
 def measure_stopping(run: Path, out: Path) -> stopping.StoppingReport:
@@ -31,8 +34,11 @@ def measure_stopping(run: Path, out: Path) -> stopping.StoppingReport:
     """
     refuse_unfinished(run)
     refuse_taken(out)
-    usd, rows, judged, partial = _prices(run), list[stopping.StoppingRow](), 0, 0
-    measured = defaultdict[str, set[str]](set)
+    models, rows, judged, partial = _models(run), list[stopping.StoppingRow](), 0, 0
+    measured, usd = defaultdict[str, set[str]](set), _prices(models)
+    for kind, model in models.items():
+        name, values = stopping.sampling_of(_ROLES[kind], model.sampling)
+        measured[name] = values
     for trace in all_traces(run):
         rows.append(stopping.StoppingRow.of(trace, usd))
         for role, samples in trace.responses.items():
@@ -60,17 +66,22 @@ def measure_stopping(run: Path, out: Path) -> stopping.StoppingReport:
     return report
 
 
-def _prices(run: Path) -> stopping.Usd:
-    """The price of each sample of a run; NaN where its configuration, model or price is unknown."""
+def _models(run: Path) -> dict[type[Generation], ResolvedModel]:
+    """The models of a run by what they write; none if its configuration or a model is unknown."""
     try:
         config = load_config(run / "config.yaml").model_copy(update={"budget": None})
         resolved = resolve(config, starts=False)
     except UserError:
-        return lambda sample: math.nan
+        return {}
     models = {Trajectory: resolved.thinker, Deliberation: resolved.deliberator}
+    return {kind: model for kind, model in models.items() if model}
+
+
+def _prices(models: Mapping[type[Generation], ResolvedModel]) -> stopping.Usd:
+    """The price of each sample of a run; NaN where its model or price is unknown."""
 
     def usd(sample: Generation) -> float:
-        model = models[type(sample)]
+        model = models.get(type(sample))
         tokens = sample.prompt_tokens, sample.completion_tokens, sample.cached_tokens
         cost = model.profile.usd(*tokens) if model and min(tokens[:2]) >= 0 else None
         return math.nan if cost is None else cost

@@ -37,6 +37,9 @@ from heavydistill.schema import (
     content_id,
 )
 
+ANSWER_TOKENS = 32
+"""Minimum room in a cache for the answer of each attempt."""
+
 
 def build_cache(
     problem: Problem,
@@ -162,6 +165,20 @@ def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader
     problem_text, _ = defuse(problem.text, reader.control_tokens)
     text = serialize(problem_text, [""] * attempts, prompt)
     return reader.count(problem.history_json) + reader.count(text)
+
+
+def attempts_that_fit(
+    problem: Problem, k: int, budget_tokens: int, prompt: Prompt, reader: Reader
+) -> tuple[int, int]:
+    """(largest number of at most K attempts that a cache has room for, tokens that K need)."""
+
+    def needed(attempts: int) -> int:
+        return frame_tokens(problem, attempts, prompt, reader) + attempts * ANSWER_TOKENS
+
+    whole = needed(k)
+    if whole <= budget_tokens:
+        return k, whole
+    return next((n for n in range(k - 1, 0, -1) if needed(n) <= budget_tokens), 0), whole
 
 
 def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str:

@@ -34,6 +34,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from heavydistill.config.models import Sampling
 from heavydistill.config.versioned import read_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.estimators import deliberations_of, share_right, votes_at
@@ -187,7 +188,8 @@ class StoppingReport:
     format: str = FORMAT
     measured: dict[str, list[str]]
     """Models in the traces by role (``thinker``, ``deliberator``), names and hashes of ``prompts``,
-    names and versions of ``verifiers``, and numbers of ``rounds``."""
+    names and versions of ``verifiers``, numbers of ``rounds``, and sampling by role
+    (``thinker_sampling``, ``deliberator_sampling``), without that of models that are not found."""
     k: int  # number of attempts: the most common one
     stop_at: int | None
     """Number of attempts that have to agree; None if no rule was confirmed that saves tokens."""
@@ -265,6 +267,12 @@ def _may_be_chosen(rule: RuleFigures) -> bool:
 def _is_confirmed(rule: RuleFigures) -> bool:
     """Whether a chosen rule loses little on the other half too, and saves tokens, if known."""
     return rule.confirmed.at_most <= MAX_LOSS and (rule.saved["completion"] or 0) >= 0
+
+
+def sampling_of(role: str, sampling: Sampling) -> tuple[str, set[str]]:
+    """The entry of ``StoppingReport.measured`` for the sampling of a role: (name, values)."""
+    values = {f"{name} {value}" for name, value in sampling.model_dump().items()}
+    return f"{role}_sampling", values
 
 
 def read_stopping(path: Path) -> StoppingReport:

@@ -55,7 +55,8 @@ def read_messages(value: object, column: str) -> tuple[str, str]:
         turns.append(turn)
     *history, last = turns
     if last.role != "user" or not last.text.strip():
-        what = f"column {column!r} must end with a text of the user, and ends with role {last.role}"
+        end = "its last one is empty" if last.role == "user" else f"ends with role {last.role}"
+        what = f"column {column!r} must end with a text of the user, and {end}"
         raise ProblemsError(what, _ENDS[last.role])
     if any("\ud800" <= sign <= "\udfff" for sign in turns_as_json(turns)):
         what = f"column {column!r} holds half a character (a lone surrogate)"

@@ -34,7 +34,7 @@ from heavydistill import problems as problem_sources
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import BudgetError, ConfigError, StoppedError, TeacherError
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import frame_tokens
+from heavydistill.heavy.cache import ANSWER_TOKENS, frame_tokens
 from heavydistill.metrics.summary import Summary
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import identified
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 PipelineOf = Callable[[ResolvedRun], "HeavyPipeline"]
 
-_ANSWER_TOKENS = 32  # minimum room in a cache for the answer of each attempt
 _NARROWEST = 2  # attempts; see ``config.run.CacheChoice.width``
 _log = logging.getLogger(__name__)
 
@@ -449,7 +448,7 @@ def _fix_of_room(run: ResolvedRun, attempts: int, carried: int, frame: Callable[
     """
 
     def enough(count: int) -> int:
-        return frame(count) + count * _ANSWER_TOKENS
+        return frame(count) + count * ANSWER_TOKENS
 
     config = run.config
     budget = config.cache.budget_tokens or 0
@@ -462,4 +461,4 @@ def _fix_of_room(run: ResolvedRun, attempts: int, carried: int, frame: Callable[
         fit, fix = f"At most {fitting}", f"--set cache.width={fitting}, or {fix}"
     else:
         fit = f"Not even {_NARROWEST}"
-    return f"{fit} attempts of {_ANSWER_TOKENS} tokens fit: {fix}."
+    return f"{fit} attempts of {ANSWER_TOKENS} tokens fit: {fix}."

@@ -312,7 +312,8 @@ class ServedEpisode:
             self._because = self._asked.stopping.because(stopped_at)
         elif self._asked.d and not self._because:
             count = len(usable(self._episode.pool))
-            self._because = f"{count} attempts are usable, and min_k is {self._asked.min_k}"
+            known = f"usable attempts: {count} of {self._asked.k}"
+            self._because = f"{known}, and min_k is {self._asked.min_k}"
         if more := ", ".join(self._asked.more):
             message = f"Only a deliberation can honour {more}: {self._because}. Ask again."
             raise ApiError(502, message, code="no_deliberation", heavy=self._heavy([]))
@@ -327,6 +328,8 @@ class ServedEpisode:
             return ServedChoice("", "length", "single")
         if not chosen:
             raise self._error(f"None of {len(pool)} attempts is usable", pool)
+        if path == "single" and self._asked.model == "vote":
+            self._because = "no two attempts agree"
         self._emit(number, "", chosen.answer_text)
         return ServedChoice(chosen.answer_text, "stop", path)
 

@@ -19,9 +19,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from heavydistill.models.http.transport import submit
-from heavydistill.serve.app import Service
 from heavydistill.serve.replies import KEEP_ALIVE_S
 from heavydistill.serve.request import ApiError
+from heavydistill.serve.service import Service
 
 _MOST_KEPT = 256  # answers that nobody has fetched yet; the oldest are given up
 _TOLD = ("path", "because", "vote", "recorded")  # of ``ServedAnswer.heavy``

@@ -15,6 +15,7 @@ from heavydistill.config.run import CacheChoice, Deliberating, Think
 from heavydistill.config.serve import ServeConfig
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import attempts_that_fit
 from heavydistill.heavy.prompts import Prompt
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.contact import ServerProbe
@@ -177,29 +178,57 @@ def _check_verifier(config: ServeConfig) -> None:
 
 
 def open_pair(run: ResolvedRun, stopping: StoppingRule | None) -> Pair:
-    """Load the models that ``resolved`` found. Raises TeacherError if one cannot be loaded."""
+    """Load the models that ``resolved`` found.
+
+    Raises:
+        TeacherError: One of them cannot be loaded.
+        ConfigError: A cache has no room for K attempts at any question.
+    """
     config, thinker, deliberator = run.config, run.thinker, run.deliberator
     assert isinstance(config, ServeConfig) and thinker
     wording = config.domain or "general", config.language, config.prompts
-    thinks = _engine(thinker)
-    is_same = (thinker.profile.model, thinker.endpoint) == (
-        deliberator.profile.model,
-        deliberator.endpoint,
-    )
+    deliberator_prompt = prompts.load("deliberator", *wording)
     reader: ReaderTokenizer | ServerTokenizer
     if deliberator.profile.tokenizer == SERVER:
         reader = ServerTokenizer(deliberator.profile.model, deliberator.endpoint)
     else:
         reader = ReaderTokenizer(deliberator.profile.tokenizer)
+    _check_room(run, deliberator_prompt, reader)
+    thinks = _engine(thinker)
+    is_same = (thinker.profile.model, thinker.endpoint) == (
+        deliberator.profile.model,
+        deliberator.endpoint,
+    )
     return Pair(
         config=config,
         thinker=ServedModel(thinker, thinks),
         deliberator=ServedModel(deliberator, thinks if is_same else _engine(deliberator)),
         thinker_prompt=prompts.load("thinker", *wording),
-        deliberator_prompt=prompts.load("deliberator", *wording),
+        deliberator_prompt=deliberator_prompt,
         reader=reader,
         verdicts=VerdictPool(config.verify),
         stopping=stopping,
+    )
+
+
+def _check_room(run: ResolvedRun, prompt: Prompt, reader: Reader) -> None:
+    """Raise ConfigError if a cache has no room for K attempts at the shortest question."""
+    config = run.config
+    k, budget = (
+        min(config.think.k, config.cache.width or config.think.k),
+        config.cache.budget_tokens,
+    )
+    question = Problem(id="", text="?", reference="", verifier="")
+    fits, needed = attempts_that_fit(question, k, budget or 0, prompt, reader)
+    if fits == k:
+        return
+    room = run.deliberator.max_prompt_tokens - config.system_tokens
+    larger = f"set cache.budget_tokens to {needed} or more"
+    more = larger if needed <= room else "serve a deliberator with more context"
+    raise ConfigError(
+        f"The deliberator's cache of {budget:,} tokens does not hold {k} attempts, which need "
+        f"{needed:,} with the shortest question",
+        f"Give --k {fits} or less, or {more}." if fits > 1 else f"{more[0].upper()}{more[1:]}.",
     )
 
 

@@ -33,8 +33,8 @@ from heavydistill.heavy.judge_votes import is_by_user
 from heavydistill.hub.secrets import known_secrets, scrubber
 from heavydistill.schema import FAILED, SERVED, Trace, Turn, from_row, to_row, turns_as_json
 from heavydistill.serve.feedback import Feedback, with_feedback
+from heavydistill.serve.figures import Retries
 from heavydistill.serve.request import MODELS, ApiError
-from heavydistill.serve.tallies import Retries
 from heavydistill.store.atomic import Workplace, refuse_taken, require_writable
 from heavydistill.store.traces import (
     TRACES_FOLDER,

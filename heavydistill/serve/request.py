@@ -16,6 +16,7 @@ Not covered: images.
 
 from __future__ import annotations
 
+import difflib
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -33,8 +34,9 @@ from pydantic import (
 
 from heavydistill.config.files import json_of
 from heavydistill.config.models import Sampling
+from heavydistill.config.yaml import in_words
 from heavydistill.errors import ProblemsError
-from heavydistill.heavy.cache import frame_tokens
+from heavydistill.heavy.cache import attempts_that_fit
 from heavydistill.models.request import after_system, conversation
 from heavydistill.schema import Problem, content_id
 
@@ -64,7 +66,6 @@ AUTO = 0
 """Value of ``HeavyOptions.k`` for ``auto``."""
 _SHORT_TOKENS = 64  # of a title or of tags
 _TASK = "### Task:"  # begins what Open WebUI asks beside the conversation
-_ANSWER_TOKENS = 32  # minimum room in a cache for the answer of each attempt
 _MOST_SEED = 2**31
 
 
@@ -248,16 +249,28 @@ def parsed(data: bytes, kind: type[_B]) -> _B:
         return kind.model_validate(given)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-    name = ".".join(map(str, fault["loc"]))
+    name, what = ".".join(map(str, fault["loc"])), in_words(fault["msg"])
     if fault["type"] == "extra_forbidden":
-        known = ", ".join(sorted(kind.model_fields))
-        if name.startswith("heavy."):
-            known = ", ".join(f"heavy.{each}" for each in HeavyOptions.model_fields)
-        message = f"The parameter {name} is not supported. Leave it out; supported are {known}."
-        raise ApiError(400, message, name, "unsupported_parameter")
+        raise ApiError(400, _unsupported(name, kind), name, "unsupported_parameter")
+    if fault["type"] == "missing":
+        raise ApiError(400, f"The parameter {name} is missing.", name, "missing_parameter")
+    if fault["type"] in ("model_type", "dict_type"):
+        what = "must be a JSON object"
     if not name:  # parameters that contradict each other
-        raise ApiError(400, f"The body is wrong: {fault['msg']}.")
-    raise ApiError(400, f"The parameter {name} is wrong: {fault['msg']}.", name)
+        raise ApiError(400, f"The body is wrong: {what}.")
+    raise ApiError(400, f"The parameter {name} is wrong: it {what}.", name)
+
+
+def _unsupported(name: str, kind: type[Body]) -> str:
+    """The message about a parameter that there is not, with the nearest one or all."""
+    what, known = f"The parameter {name} is not supported.", [*kind.model_fields]
+    if name.startswith("heavy."):
+        known = [f"heavy.{each}" for each in HeavyOptions.model_fields]
+    elif "." in name:
+        return f"{what} Leave it out."
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=0.75):
+        return f"{what} Did you mean {near[0]}? Otherwise leave it out."
+    return f"{what} Leave it out; supported are {', '.join(known)}."
 
 
 def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
@@ -281,7 +294,7 @@ def _conversation(messages: list[dict[str, Any]]) -> tuple[str, str]:
         return read_messages(plain, "messages")
     except ProblemsError as error:
         said = str(error).replace("column 'messages'", "the conversation")
-        raise ApiError(400, said, "messages") from None
+        raise ApiError(400, f"{said[0].upper()}{said[1:]}", "messages") from None
 
 
 def joined(parts: list[Any], where: str, kinds: Sequence[str] = ("text",)) -> str:
@@ -353,7 +366,10 @@ def _check_options(body: ChatBody, pair: Pair) -> None:
     k, d, given = options.k or config.think.k, options.d or body.n or 1, options.model_fields_set
     budget = config.cache.budget_tokens or 0
     faults: dict[str, tuple[bool, str]] = {
-        "heavy.k": (k > limits.max_k, f"it is {k}, and at most {limits.max_k} are served"),
+        "heavy.k": (
+            k > limits.max_k,
+            f"it is {k}, and at most {limits.max_k} are served (serve.max_k)",
+        ),
         "heavy.min_k": ((options.min_k or 0) > k, f"it is larger than k, which is {k}"),
         "heavy.budget_tokens": (
             (options.budget_tokens or 0) > budget,
@@ -372,14 +388,14 @@ def _check_options(body: ChatBody, pair: Pair) -> None:
     }
     if d > limits.max_d:
         name = "heavy.d" if options.d else "n"
-        faults[name] = True, f"it is {d}, and at most {limits.max_d} are served"
+        faults[name] = True, f"it is {d}, and at most {limits.max_d} are served (serve.max_d)"
     named = [{"type": "function", "function": {"name": e.function.name}} for e in body.tools or ()]
     faults["tool_choice"] = (
         body.tool_choice not in (None, "none", *(["required", *named] if named else ())),
         "it must be none, auto, required or the name of one of the tools",
     )
     if pair.deliberator.model.is_local:
-        why = "the deliberator runs in this process, which cannot honour it"
+        why = "the deliberator runs in this process, which cannot honour it; leave it out"
         faults |= dict.fromkeys(body.of_deliberator, (True, why))
     if body.model != "heavy":
         faults |= dict.fromkeys(body.of_deliberator, (True, "it is for the model heavy"))
@@ -401,7 +417,7 @@ def _why_not_auto(body: ChatBody, pair: Pair) -> str:
         return "is for the model heavy"
     if only := [name for name in _OF_DELIBERATOR if name in body.model_fields_set]:
         return f"may end without a deliberation, which alone has {only[0]}"
-    return "" if pair.stopping else "needs a measured rule; start the service with serve.stopping"
+    return "" if pair.stopping else "needs a measured rule (serve.stopping); send a number"
 
 
 def _differ(one: int | None, other: int | None) -> bool:
@@ -412,22 +428,20 @@ def _check_room(asked: Asked, pair: Pair) -> None:
     """Raise ApiError if the cache has no room for K attempts at this problem."""
     if not asked.d:
         return
-    reader, prompt = pair.reader_of_request, pair.deliberator_prompt
-
-    def needed(attempts: int) -> int:
-        frame = frame_tokens(asked.problem, attempts, prompt, reader)
-        return frame + attempts * _ANSWER_TOKENS
-
-    most = min(asked.k, pair.config.cache.width or asked.k)
-    if needed(most) <= asked.budget_tokens:
+    most, budget = min(asked.k, pair.config.cache.width or asked.k), asked.budget_tokens
+    prompt, reader = pair.deliberator_prompt, pair.reader_of_request
+    fits, needed = attempts_that_fit(asked.problem, most, budget, prompt, reader)
+    if fits == most:
         return
-    fits = next((k for k in range(most - 1, 0, -1) if needed(k) <= asked.budget_tokens), 0)
     fix = f"Set heavy.k to {fits} or less" if fits > 1 else "Shorten the conversation"
-    other = "send fewer tools" if "tools" in asked.more else "ask the model vote"
+    if "tools" in asked.more:
+        fix += ", or send fewer tools"
+    elif fits and not asked.more:
+        fix += ", or ask the model vote"
     raise ApiError(
         400,
-        f"The deliberator's cache of {asked.budget_tokens:,} tokens does not hold this "
-        f"conversation and {most} attempts, which need {needed(most):,}. {fix}, or {other}.",
+        f"The deliberator's cache of {budget:,} tokens does not hold this conversation and {most} "
+        f"attempts, which need {needed:,}. {fix}.",
         "heavy.k" if fits > 1 else "messages",
         "context_length_exceeded",
     )

@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from heavydistill.schema import ToolCall
 from heavydistill.serve.episode import ServedAnswer
@@ -55,6 +55,10 @@ class _Text(Body):
     format: dict[str, Any] | None = None
 
 
+def _as_items(value: object) -> object:
+    return [{"role": "user", "content": value}] if isinstance(value, str) else value
+
+
 class _ResponseBody(Body):
     neutral: ClassVar = {
         **{name: NEUTRAL[name] for name in ("tools", "tool_choice", "service_tier", "store")},
@@ -65,7 +69,7 @@ class _ResponseBody(Body):
         "stream_options": ({}, {"include_obfuscation": False}),
     }
     model: str
-    input: str | list[dict[str, Any]] = Field(min_length=1)
+    input: Annotated[list[dict[str, Any]], Field(min_length=1), BeforeValidator(_as_items)]
     instructions: str = ""
     stream: bool = False
     max_output_tokens: int | None = Field(default=None, ge=1)
@@ -115,8 +119,6 @@ def _messages(body: _ResponseBody) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = (
         [{"role": "system", "content": body.instructions}] if body.instructions else []
     )
-    if isinstance(body.input, str):
-        return [*messages, {"role": "user", "content": body.input}]
     for number, item in enumerate(body.input):
         where, kind = f"input.{number}", item.get("type", "message")
         if kind == "function_call":

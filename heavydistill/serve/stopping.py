@@ -8,6 +8,7 @@ attempts are asked for, and the others of the K once these have ended without on
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,18 @@ from heavydistill.config.serve import ServeConfig
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.judge_votes import rule_of
-from heavydistill.metrics.stopping import MAX_LOSS, StoppingReport, characters_of, read_stopping
+from heavydistill.metrics.stopping import (
+    MAX_LOSS,
+    StoppingReport,
+    characters_of,
+    read_stopping,
+    sampling_of,
+)
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
 
+_log = logging.getLogger(__name__)
 PLAIN = "text"
 """Name of the verifier in verdicts if ``serve.verifier`` is not set."""
 
@@ -106,11 +114,18 @@ def _differing(report: StoppingReport, run: ResolvedRun, config: ServeConfig) ->
         "verifiers": {f"{known.name}@{known.version}" if known else PLAIN},
         "rounds": {str(config.deliberate.rounds)},
     }
+    for role, model in (("thinker", thinker), ("deliberator", run.deliberator)):
+        name, values = sampling_of(role, model.sampling)
+        if name in report.measured:
+            served[name] = values
+        else:
+            _log.warning("serve.stopping does not say how its %s sampled", role)
     measured = {name: set(report.measured.get(name, ())) for name in served}
     measured["verifiers"] = set(map(rule_of, measured["verifiers"]))
     for name, own in served.items():
         if measured[name] != own:
-            yield f"{name} {_listed(measured[name])}, served {_listed(own)}"
+            was, now = measured[name] - own, own - measured[name]
+            yield f"{name} {_listed(was or measured[name])}, served {_listed(now or own)}"
     if report.k != config.think.k:
         yield f"K {report.k}, served {config.think.k}"
 

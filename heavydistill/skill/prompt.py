@@ -21,7 +21,7 @@ from heavydistill.schema import Problem
 from heavydistill.skill.frontmatter import SKILL
 from heavydistill.skill.texts import skill_texts
 
-_INVOKE = "Use this skill to answer the question below. There are no subagents."
+_INVOKE = "Use this skill to answer the question below. There are no subagents and no tools."
 
 
 def for_reader(problem: Problem, config: RunConfig) -> Prompt:

@@ -21,6 +21,8 @@ def test_a_run_gives_its_curve_and_no_policy_that_it_does_not_show(tmp_path):
     assert report.measured["thinker"] == report.measured["deliberator"] == ["teacher"]
     assert report.measured["verifiers"] == ["math@2"] and len(report.measured["prompts"]) == 2
     assert report.measured["rounds"] == ["1"]
+    assert "temperature 1.0" in report.measured["thinker_sampling"]
+    assert "max_tokens 448" in report.measured["deliberator_sampling"]
     heavy = report.rules[-1]
     assert heavy.per_right["completion"] == pytest.approx((8 * 40 + 40) / heavy.right.mean)
     assert heavy.per_right["seconds"] == pytest.approx(0.2 / heavy.right.mean)

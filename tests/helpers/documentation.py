@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from heavydistill.cli.verbs import app
 from heavydistill.config.run import RunConfig, parse_assignment
+from heavydistill.config.serve import ServeConfig
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
 from heavydistill.config.yaml import section_in
 
@@ -50,7 +51,12 @@ _SAVED = re.compile(r"# (\w+\.py)\n")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 _SECTIONS: dict[str, type[BaseModel]] = {
     **dict.fromkeys(("generate", "evaluate", "cross", "doctor"), RunConfig),
-    **{"build": BuildConfig, "refilter": RefilterConfig, "import": ImportConfig},
+    **{
+        "serve": ServeConfig,
+        "build": BuildConfig,
+        "refilter": RefilterConfig,
+        "import": ImportConfig,
+    },
 }
 
 

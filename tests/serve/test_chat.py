@@ -1,6 +1,7 @@
 """Answers of the service as clients read them: the openai library, and plain HTTP."""
 
 import asyncio
+import contextlib
 import json
 import time
 import urllib.request
@@ -9,7 +10,7 @@ import openai
 import pytest
 from command_line import MICRO
 from fault_server import faulty
-from serving import QUESTION, body_of, is_deliberation, post, serving, stream, texts_of
+from serving import QUESTION, body_of, is_deliberation, post, service_of, serving, stream, texts_of
 from trainings import trained_deliberator
 
 from heavydistill.heavy.prompts import load
@@ -48,6 +49,24 @@ def test_the_openai_library_reads_an_answer_and_its_stream(client, models):
     assert end.choices[0].finish_reason == "stop"
     assert end.model_extra["heavy"]["seed"] == 1
     assert usage.choices == [] and usage.usage == whole.usage
+
+
+def test_a_user_is_told_that_one_model_has_both_roles(models):
+    with faulty() as other:
+        apart = {"base_url": other.base_url, "tokenizer": MICRO, "context": 4096}
+        for place, is_told in ((None, True), (apart, False)):
+            service = service_of(models.base_url, serve__deliberator_endpoint=place)
+            with contextlib.closing(service):
+                service.load()
+                told = " ".join(service.notes())
+            assert ("served has both roles" in told) is is_told
+
+
+def test_a_vote_without_two_equal_answers_says_so(models):
+    with faulty() as server, serving(server.base_url) as address:
+        server.text_of = lambda body, index: ("", rf"\boxed{{{body['seed']}}}")  # type: ignore[method-assign]
+        heavy = post(address, body_of(model="vote"))[1]["heavy"]
+    assert (heavy["path"], heavy["because"]) == ("single", "no two attempts agree")
 
 
 def test_the_asynchronous_client_reads_several_choices(address, models):

@@ -15,7 +15,8 @@ from serving import QUESTION, body_of, is_deliberation, post, serving
 
 from heavydistill.config.serve import ServeConfig
 from heavydistill.config.yaml import load
-from heavydistill.serve.app import Service
+from heavydistill.serve.app import Site
+from heavydistill.serve.service import Service
 
 PAGE = Path(__file__).parents[2] / "docs" / "examples" / "chat.html"
 
@@ -52,7 +53,7 @@ def test_the_page_is_at_the_root_and_needs_no_key(models, address, monkeypatch):
 def test_a_page_that_cannot_be_read_is_refused_at_the_start(tmp_path):
     for file in (tmp_path / "none.html", tmp_path):
         with messages.raises("page_unreadable", file=file):
-            Service(load(ServeConfig, None, {"serve.page": str(file)}))
+            Site(Service(load(ServeConfig, None, {"serve.page": str(file)})))
 
 
 @contextlib.contextmanager

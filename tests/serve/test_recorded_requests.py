@@ -122,9 +122,9 @@ def test_what_two_choices_are_worth_is_no_prompt_for_rl(tmp_path, models):
         ({"id": "ID", "right": True, "choice": 1}, 400, "choice", "no choice 1"),
         ({"id": "ID", "right": True, "rating": 1}, 400, None, "either right or rating"),
         ({"id": "ID"}, 400, None, "either right or rating"),
-        ({"id": "ID", "rating": 5}, 400, "rating", "less than or equal"),
-        ({"id": "ID", "right": "yes"}, 400, "right", "boolean"),
-        ({"id": "ID", "right": True, "thumbs": 1}, 400, "thumbs", "choice, id, rating, right"),
+        ({"id": "ID", "rating": 5}, 400, "rating", "at most 1"),
+        ({"id": "ID", "right": "yes"}, 400, "right", "true or false"),
+        ({"id": "ID", "right": True, "thumbs": 1}, 400, "thumbs", "id, choice, right, rating"),
     ],
 )
 def test_feedback_that_cannot_be_kept_is_refused_by_name(

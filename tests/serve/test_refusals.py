@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+import messages as messages_of
 import openai
 import pytest
 from fault_server import faulty
@@ -17,7 +18,8 @@ from serving import QUESTION, body_of, post, serving
 from heavydistill.config.serve import ServeConfig
 from heavydistill.config.yaml import load
 from heavydistill.errors import ConfigError
-from heavydistill.serve.app import Service
+from heavydistill.serve.app import Site
+from heavydistill.serve.service import Service
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 TURN = {"role": "user", "content": QUESTION}
@@ -44,9 +46,10 @@ def messages(*turns: Any) -> dict[str, Any]:
         ),
         ({"logprobs": True}, "logprobs", "not supported"),
         ({"stop": ["x"]}, "stop", "not supported"),
-        ({"temprature": 1}, "temprature", "supported are"),
-        ({"heavy": {"K": 2}}, "heavy.K", "heavy.k, heavy.d"),
-        ({"heavy": {"k": "8"}}, "heavy.k", "valid integer"),
+        ({"temprature": 1}, "temprature", "Did you mean temperature?"),
+        ({"prediction": 1}, "prediction", "supported are model, messages"),
+        ({"heavy": {"attempts": 2}}, "heavy.attempts", "heavy.k, heavy.d"),
+        ({"heavy": {"k": "8"}}, "heavy.k", "a whole number"),
         ({"heavy": {"k": 17}}, "heavy.k", "at most 16"),
         ({"heavy": {"d": 9}}, "heavy.d", "at most 8"),
         ({"n": 9}, "n", "at most 8"),
@@ -56,8 +59,8 @@ def messages(*turns: Any) -> dict[str, Any]:
         ({"heavy": {"deadline_s": 601}}, "heavy.deadline_s", "600 seconds"),
         ({"heavy": {"seed": 1}, "seed": 2}, "seed", "another"),
         ({"heavy": {"expose": "all"}}, "heavy.expose", "summary"),
-        ({"temperature": 3}, "temperature", "less than or equal"),
-        ({"max_tokens": 0}, "max_tokens", "greater than"),
+        ({"temperature": 3}, "temperature", "at most 2"),
+        ({"max_tokens": 0}, "max_tokens", "at least 1"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "stream"),
         ({"model": "gpt-4"}, "model", "heavy, vote, single"),
         ({"model": "vote", "temperature": 0}, "temperature", "equal"),
@@ -65,9 +68,16 @@ def messages(*turns: Any) -> dict[str, Any]:
         ({"model": "single", "heavy": {"k": 2}}, "heavy.k", "one attempt"),
         ({"model": "single", "n": 2}, "n", "model heavy"),
         ({"messages": []}, "messages", "at least 1"),
+        ({"heavy": 3}, "heavy", "JSON object"),
+        ({"stream_options": {"usage": True}}, "stream_options.usage", "Leave it out."),
         (messages(TURN, {"role": "assistant", "content": "7"}), "messages", "assistant"),
         (messages({"role": "user", "content": [IMAGE]}), "messages.0.content", "'image_url'"),
-        (messages({"role": "owner", "content": "?"}), "messages", "message 1 of the conversation"),
+        (
+            messages({"role": "user", "content": " "}),
+            "messages",
+            "its last one is empty. Fill it in",
+        ),
+        (messages({"role": "owner", "content": "?"}), "messages", "Message 1 of the conversation"),
         (messages({"role": "user", "content": "\ud800"}), "messages", "surrogate"),
         (messages({"role": "user", "content": "7 " * 2000}), "messages", "cache"),
         (LONG | {"heavy": {"k": 16}}, "heavy.k", "Set heavy.k to"),
@@ -80,6 +90,12 @@ def test_what_cannot_be_honoured_is_refused_by_name(address, models, more, param
     assert (status, error["param"]) == (404 if param == "model" else 400, param)
     assert said in error["message"] and error["type"] == "invalid_request_error"
     assert not models.asked
+
+
+def test_a_conversation_without_room_for_any_attempt_is_refused_with_what_helps(address):
+    alone = messages({"role": "user", "content": "7 " * 2000})
+    said = post(address, body_of() | alone)[1]["error"]["message"]
+    assert said.endswith("Shorten the conversation."), "the model vote has no room for it either"
 
 
 def test_the_largest_number_of_attempts_that_fits_is_named_and_fits(address):
@@ -106,7 +122,7 @@ def test_values_that_change_nothing_are_accepted(address):
         (b"[1]", 400, "no JSON object"),
         (b"[" * 15_000, 400, "nested too deeply"),
         (b"\xff\xfe", 400, "cannot be read"),
-        (b" " * 20_001, 413, "Too Large"),
+        (b" " * 20_001, 413, "at most 20,000 bytes (serve.max_body_bytes)"),
     ],
 )
 def test_bodies_that_cannot_be_read(address, body, status, said):
@@ -116,7 +132,8 @@ def test_bodies_that_cannot_be_read(address, body, status, said):
 
 def test_other_routes_have_errors_of_the_same_form(address):
     client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
-    with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings: Not Found"):
+    known = r"POST /v1/embeddings: Not Found\. Send POST /v1/"
+    with pytest.raises(openai.NotFoundError, match=known):
         client.embeddings.create(model="heavy", input="x")
     assert _ask(address, "GET", "/v1/chat/completions")[0] == 405
 
@@ -153,9 +170,9 @@ def test_an_address_that_others_reach_needs_a_key(models, monkeypatch):
     monkeypatch.delenv("HEAVYDISTILL_SERVE_KEY", raising=False)
     asked = {"serve.host": "0.0.0.0", "serve.port": 0}
     with pytest.raises(ConfigError, match="HEAVYDISTILL_SERVE_KEY is not set"):
-        Service(load(ServeConfig, None, asked))
+        Site(Service(load(ServeConfig, None, asked)))
     monkeypatch.setenv("HEAVYDISTILL_SERVE_KEY", "secret")
-    with Service(load(ServeConfig, None, asked)).listening() as address:
+    with Site(Service(load(ServeConfig, None, asked))).listening() as address:
         assert _ask(address, "GET", "/health")[1]["status"] == "loading"
 
 
@@ -177,7 +194,7 @@ def test_requests_beyond_the_limit_are_told_to_wait():
 
 def test_before_the_models_are_loaded_the_service_says_so(models):
     service = Service(load(ServeConfig, None, {"serve.port": 0}))
-    with service.listening() as address:
+    with Site(service).listening() as address:
         assert _ask(address, "GET", "/health") == (503, {"status": "loading", "requests": 0})
         status, reply, headers = post(address, body_of())
         assert (status, reply["error"]["code"]) == (503, "loading") and headers["Retry-After"]
@@ -202,6 +219,24 @@ def test_configurations_that_cannot_be_served(keys, said):
     with pytest.raises(ConfigError, match=said) as raised:
         load(ServeConfig, None, keys)
     assert "sk-123abc" not in str(raised.value)
+
+
+def test_a_cache_without_room_for_the_attempts_is_refused_at_the_start(models):
+    def open_with(k: int, **more: Any) -> None:
+        keys = {"cache__budget_tokens": 900, "think__k": k, **more}
+        with serving(models.base_url, **keys) as address:
+            assert post(address, body_of("?"))[0] == 200
+
+    with messages_of.raises("no_room_to_serve", k=16) as raised:
+        open_with(16)
+    most = int(str(raised.value).partition("Give --k ")[2].split()[0])
+    open_with(most)
+    for k, more in ((most + 1, {}), (16, {"cache__width": most + 1})):
+        with messages_of.raises("no_room_to_serve", k=most + 1):
+            open_with(k, **more)
+    with messages_of.raises("no_room_to_serve", k=4) as raised:
+        open_with(4, cache__budget_tokens=50)
+    assert "Set cache.budget_tokens to" in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_an_answer_that_is_cut_off_is_incomplete():
         ({"background": True}, "background", "not supported"),
         ({"heavy": {"d": 2}}, "heavy.d", "one choice"),
         ({"heavy": {"K": 2}}, "heavy.K", "heavy.k"),
-        ({"max_output_tokens": 0}, "max_output_tokens", "greater than"),
+        ({"max_output_tokens": 0}, "max_output_tokens", "at least 1"),
         ({"input": []}, "input", "at least 1"),
         ({"input": [{"type": "reasoning", "summary": []}]}, "input", "no message"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0", "'item_reference'"),

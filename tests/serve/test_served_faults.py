@@ -138,7 +138,7 @@ def test_too_few_attempts_are_not_deliberated_on():
         held.append(models)
         status, reply, _ = post(address, body_of(heavy={"min_k": 2}))
     assert (status, reply["heavy"]["path"], reply["heavy"]["vote"]) == (200, "single", "undecided")
-    assert reply["heavy"]["because"] == "1 attempts are usable, and min_k is 2"
+    assert reply["heavy"]["because"] == "usable attempts: 1 of 4, and min_k is 2"
 
 
 def test_a_deliberation_that_breaks_off_after_its_first_word_is_an_error():

@@ -130,7 +130,7 @@ def test_responses_have_calls_as_items_and_read_them_and_their_results(client, m
     [
         ({"model": "vote", "tools": TOOLS}, "tools", "model heavy"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type", "'function'"),
-        ({"tools": [{"type": "function"}]}, "tools.0.function", "required"),
+        ({"tools": [{"type": "function"}]}, "tools.0.function", "missing"),
         ({"tool_choice": "required"}, "tool_choice", "name of one of the tools"),
         (
             {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}},

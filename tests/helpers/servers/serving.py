@@ -11,7 +11,8 @@ from command_line import MICRO
 
 from heavydistill.config.serve import ServeConfig
 from heavydistill.config.yaml import load
-from heavydistill.serve.app import Service
+from heavydistill.serve.app import Site
+from heavydistill.serve.service import Service
 
 Body = dict[str, Any]
 QUESTION = "What is 3 + 4?"
@@ -34,7 +35,7 @@ def service_of(models: str | None, **keys: Any) -> Service:
 def serving(models: str | None, **keys: Any) -> Iterator[str]:
     """Serve until the block ends, as ``service_of``; yields the base address."""
     service = service_of(models, **keys)
-    with contextlib.closing(service), service.listening() as address:
+    with contextlib.closing(service), Site(service).listening() as address:
         service.load()
         yield address
 
