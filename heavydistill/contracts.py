@@ -99,6 +99,18 @@ def test_source(source: Plugin) -> None:
     assert load(problems) == load(problems), "other problems when it is called again"
 
 
+def test_rewrite(rewrite: Plugin) -> None:
+    """A rewriting gives the problem or None, the same each time."""
+    from heavydistill.config.run import Problems
+    from heavydistill.problems.rewriting import rewrite_of
+
+    apply = rewrite_of(Problems(rewrite=rewrite.name))
+    assert apply
+    for problem in (trace.problem for trace in _run()[0]):
+        facts = {"text": problem.text, "answer": problem.reference, "template": ""}
+        assert apply(problem, facts) == apply(problem, facts), "another problem when called again"
+
+
 def test_exporter(exporter: Plugin, tmp_path: Path) -> None:
     """An exporter writes rows, configurations and a README, the same each time."""
     written = []

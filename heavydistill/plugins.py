@@ -37,6 +37,7 @@ GROUP = "heavydistill.plugins"
 TAKES: dict[str, str] = {
     "verifier": "a subclass of verifiers.base.Verifier",
     "source": "(args)",
+    "rewrite": "(problem, facts)",
     "filter": "(problem, generation, attempts)",
     "selection": "(pool, width, rng)",
     "pruning": "(attempt, tokens, reader)",

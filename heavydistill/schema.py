@@ -144,7 +144,9 @@ class Problem:
     domain: str = ""
     """Domain of the prompts: ``general``, ``stem``, ``code``, ``brief`` or the user's; if empty,
     the run's configuration decides. A row without a domain gets its verifier's."""
-    source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
+    source: str = ""
+    """Origin, e.g. a file and line, a Hub id, or ``gym:FAMILY:SEED:INDEX:TEMPLATE`` of a procedural
+    problem, without the last part if its family has no templates."""
     history_json: str = ""
     """Turns before ``text``, which is then the last turn of a conversation, as a JSON list; empty
     if there are none. ConfigError if it holds anything else."""
@@ -181,6 +183,12 @@ class Problem:
             return f"{kind}:{rest.partition(':')[0]}"
         place = self.source.rpartition(":")[0] or self.source
         return "/".join(place.split("/")[:2]) if kind == "hub" else place
+
+    @property
+    def template(self) -> str:
+        """Template of a procedural problem, the end of its source; empty if its family has none."""
+        kind, *parts = self.source.split(":")
+        return parts[3] if kind == "gym" and len(parts) > 3 else ""
 
     @property
     def is_served(self) -> bool:

@@ -88,6 +88,9 @@ def print_warnings(plan: Plan, console: Console) -> None:
         within = plan.config.problems.within.items()
         bounds = " and ".join(f"{column} {low} to {high}" for column, (low, high) in within)
         lines += [f"Left out: {plan.outside:,} row(s) outside {bounds}"]
+    if plan.rejected:
+        rewrite = plan.config.problems.rewrite
+        lines += [f"Left out: {plan.rejected:,} problem(s) by the plug-in {rewrite}"]
     if plan.marker:
         say(marker_noted(plan.marker), console)
     if plan.pools:

@@ -86,7 +86,8 @@ class Problems(Section):
     limit: int | None = Field(default=None, ge=1)
     """Maximum number of problems; the first ones are used."""
     size: int = Field(default=100, ge=1)
-    """Number of problems per procedural family; for ``micro``, the number of all problems."""
+    """Number of problems per procedural family that have one of ``templates`` and pass
+    ``rewrite``; for ``micro``, the number of all problems."""
     seed: int = Field(default=0, ge=0, lt=10**9)
     """Seed of procedural problems and of the order of options. Seeds that differ by less than
     ``size`` share problems."""
@@ -94,6 +95,11 @@ class Problems(Section):
     """Keep the options in the dataset's order, which may reveal the right one."""
     gym: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of procedural families by name, e.g. ``{chain_sum: {max_terms: 4}}``."""
+    templates: list[str | int] | None = Field(default=None, min_length=1)
+    """Templates of a procedural family to use, e.g. ``[43, 10]`` of gsm_symbolic (default: all).
+    The ``source`` of a problem ends with its template."""
+    rewrite: str | None = None
+    """Plug-in that changes problems or leaves them out, see ``problems.rewriting``."""
     unfit: Literal["refuse", "leave_out"] = "refuse"
     """Treatment of rows that cannot be judged: ``refuse`` the run with a list of them, or
     ``leave_out`` and count them."""

@@ -18,6 +18,7 @@ from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.columns import to_problems
 from heavydistill.problems.procedural import gym_problems, micro_problems
+from heavydistill.problems.rewriting import Rewrite, rewrite_of
 from heavydistill.problems.tables import Table, read, within
 from heavydistill.schema import Problem
 from heavydistill.text.extraction import HASHES, WITH_MARKER, common_label, ends_with_hashes
@@ -41,6 +42,7 @@ class LoadedProblems:
     unfit: dict[int, str] = field(default_factory=dict)
     """Rows that were left out, by number, with the fault and its place."""
     outside: int = 0  # Number of rows outside the bounds of ``problems.within``
+    rejected: int = 0  # Number of problems that ``problems.rewrite`` left out
     marker: str = ""  # Marker of the references that nobody configured; see ``_marked``
 
 
@@ -68,7 +70,9 @@ def load_fit(
             - a ``.jsonl`` or ``.parquet`` file, or ``hub:ORG/NAME``, with ``split``;
             - ``NAME:ARGS``, a plug-in that gives rows as a file does;
             - ``gym:FAMILY,...``: ``size`` problems of each family of reasoning-gym, with
-              ``seed`` and the settings in ``gym``.
+              ``seed``, the settings in ``gym`` and one of ``templates``.
+
+            ``rewrite`` changes problems or leaves them out, except those of ``micro``.
         verify: How references are checked; None uses the default settings.
         known_unfit: Numbers of rows that an earlier check found unfit; see ``fit_problems``.
         on_checked: Called after each reference of a file or dataset.
@@ -79,20 +83,27 @@ def load_fit(
     """
     source = config.source
     is_gym = source.startswith("gym:")
-    idle = [] if is_gym else ["gym"]
+    idle = [] if is_gym else ["gym", "templates"]
     if is_gym or source == "micro":
         idle += ["columns", "shape", "within", "verifier", "verifier_args", "keep_option_order"]
+    if source == "micro":
+        idle += ["rewrite"]
     for key in idle:
         if getattr(config, key):
-            fix = "Leave it out, or give gym:FAMILY." if key == "gym" else "Leave it out."
+            is_of_gym = key in ("gym", "templates")
+            fix = "Leave it out, or give gym:FAMILY." if is_of_gym else "Leave it out."
             raise ProblemsError(f"problems.{key} has no effect on the source {source}", fix)
-    if is_gym:
-        families = source.removeprefix("gym:").split(",")
-        return LoadedProblems(gym_problems([family.strip() for family in families], config))
-    if source == "micro":
-        return LoadedProblems(micro_problems(config))
     verify = verify or Verifying()
     registry.load_own(verify.own)
+    rewrite = rewrite_of(config)
+    if is_gym:
+        families = [family.strip() for family in source.removeprefix("gym:").split(",")]
+        made, rejected = gym_problems(families, config, rewrite)
+        if rewrite and known_unfit is None:
+            _require_references(made, verify, on_checked)
+        return LoadedProblems(made, rejected=rejected)
+    if source == "micro":
+        return LoadedProblems(micro_problems(config))
     if config.verifier:
         registry.get(config.verifier)  # an unknown verifier is not a fault of the rows
     for key, value in config.verifier_args.items():
@@ -101,10 +112,10 @@ def load_fit(
                 f"problems.verifier_args: {key} has no space after the colon",
                 f"Write {{{key.replace(':', ': ', 1)}}}.",
             )
-    is_first = config.unfit == "refuse" and not config.within
+    is_first = config.unfit == "refuse" and not config.within and not rewrite
     table = read(source, config.subset, config.split, config.limit if is_first else None)
     chosen = within(table, config.within)
-    loaded = fit_problems(chosen, config, verify, known_unfit, on_checked)
+    loaded = fit_problems(chosen, config, verify, known_unfit, on_checked, rewrite)
     outside = len(table.rows) - len(chosen.rows)
     return replace(loaded, problems=loaded.problems[: config.limit], outside=outside)
 
@@ -115,15 +126,24 @@ def fit_problems(
     verify: Verifying,
     known_unfit: Collection[int] | None = None,
     on_checked: OnChecked | None = None,
+    rewrite: Rewrite | None = None,
 ) -> LoadedProblems:
-    """Check the rows of a table and return its problems.
+    """Check the rows of a table and return its problems, which ``rewrite`` changes or leaves out.
 
     ``known_unfit`` are the numbers of the rows that an earlier check found unfit; if given, no
     reference is checked again. Raises as ``load_fit``, and ProblemsError if no row is left.
     """
     problems, faults = to_problems(table, config)
     problems, marker = _marked(problems)  # of all rows, so that it does not depend on the check
-    flags = ""
+    flags, read = "", len(problems)
+    if rewrite:
+        facts = {row.number: row.values for row in table.rows}
+        made = {number: rewrite(each, facts[number]) for number, each in problems.items()}
+        problems = {number: each for number, each in made.items() if each}
+    rejected = read - len(problems)
+    if read and not problems:
+        what = f"problems.rewrite: {config.rewrite} left out all {read:,} problems"
+        raise ProblemsError(what, "Let the plug-in pass some of them.")
     if known_unfit is not None:
         problems = {number: problems[number] for number in problems.keys() - known_unfit}
         faults = {number: faults[number] for number in faults.keys() - known_unfit}
@@ -139,7 +159,10 @@ def fit_problems(
         raise refusal(list(unfit.values()), len(table.rows), flags)
     left_out = {number: fault.what for number, fault in unfit.items()}
     return LoadedProblems(
-        [problems[number] for number in sorted(problems)], left_out, marker=marker
+        [problems[number] for number in sorted(problems)],
+        left_out,
+        marker=marker,
+        rejected=rejected,
     )
 
 
@@ -200,6 +223,19 @@ def _check_references(
             if all(checked) and common_label(problems[number].reference for number in numbers):
                 break
     return faults
+
+
+def _require_references(
+    problems: list[Problem], verify: Verifying, on_checked: OnChecked | None
+) -> None:
+    """Raise ProblemsError if a verifier cannot judge by the reference of a rewritten problem."""
+    checked = _check_references(dict(enumerate(problems)), verify, on_checked)
+    faults = [f"{problems[number].id}: {what}" for number, what in checked.items() if what]
+    if faults:
+        raise ProblemsError(
+            f"{len(faults):,} of {len(checked):,} problems cannot be judged; {faults[0]}",
+            "Correct the plug-in of problems.rewrite.",
+        )
 
 
 def refusal(

@@ -7,10 +7,12 @@ problem again from its ``verifier_args``; families that it cannot judge are refu
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
+from heavydistill.problems.rewriting import Rewrite
 from heavydistill.problems.tables import choices
 from heavydistill.schema import Problem
 from heavydistill.verifiers.procedural.verifier import (
@@ -20,6 +22,7 @@ from heavydistill.verifiers.procedural.verifier import (
     entry,
     reasoning_gym,
     refusal,
+    template,
 )
 
 # Families and settings of the source ``micro``, on which the bundled models were trained.
@@ -42,6 +45,9 @@ _MICRO_TEXTS = (  # beginnings of the problems of ``MICRO_LEVELS``
     "Your task is to count how many legs there are in total",
 )
 
+_LISTED = 40  # Templates that a message names
+_ENOUGH = 1000  # Problems among which every template of a family occurs
+_MOST_FOR_ONE = 500  # Problems that are looked at for each that has a template and is not left out
 _INSTEAD = (
     "Take e.g. chain_sum, gcd, lcm, number_sequence, products, letter_counting, number_sorting "
     "or calendar_arithmetic."
@@ -65,11 +71,14 @@ def is_micro(problem: Problem) -> bool:
     return problem.text.startswith(_MICRO_TEXTS)
 
 
-def gym_problems(families: list[str], config: Problems) -> list[Problem]:
+def gym_problems(
+    families: list[str], config: Problems, rewrite: Rewrite | None = None
+) -> tuple[list[Problem], int]:
     """Generate ``config.size`` problems of each family, alternating between the families.
 
-    Raises ProblemsError for a family, setting or value that reasoning-gym or the verifier does not
-    accept.
+    Returns (problems, number of problems that ``rewrite`` left out). Raises ProblemsError for a
+    family, setting, value or template that reasoning-gym or the verifier does not accept, and if
+    too few problems have the templates and pass ``rewrite``.
     """
     settings = {family: _settings(family, families, config) for family in families}
     for family in config.gym:
@@ -78,12 +87,69 @@ def gym_problems(families: list[str], config: Problems) -> list[Problem]:
                 f"problems.gym.{family} has no effect: the source does not name that family",
                 choices(family, families, "Families of the source"),
             )
-    specs = [
-        Spec(family, config.seed, config.size, index, settings[family])
-        for index in range(config.size)
-        for family in families
-    ]
-    return [_problem(spec, "gym") for spec in specs[: config.limit]]
+    if config.templates and len(families) > 1:
+        raise ProblemsError(
+            f"problems.templates is set for a source of {len(families)} families",
+            "Name one family, because each has templates of its own.",
+        )
+    fitting = [_fitting(family, settings[family], config, rewrite) for family in families]
+    turns = zip(*(problems for problems, _ in fitting), strict=True)
+    problems = list(itertools.chain.from_iterable(turns))[: config.limit]
+    return problems, sum(left_out for _, left_out in fitting)
+
+
+def _fitting(
+    family: str, settings: str, config: Problems, rewrite: Rewrite | None
+) -> tuple[list[Problem], int]:
+    """Return the first problems of a family that have one of the templates and pass ``rewrite``,
+    and how many did not pass.
+    """
+    wanted = {str(name) for name in config.templates or ()}
+    _require_templates(wanted, Spec(family, config.seed, _ENOUGH, 0, settings))
+    looked_at = config.size * (_MOST_FOR_ONE if wanted or rewrite else 1)
+    size = min(config.size, config.limit or config.size)
+    problems: list[Problem] = []
+    left_out = 0
+    for index in range(looked_at):
+        spec = Spec(family, config.seed, looked_at, index, settings)
+        if wanted and template(spec) not in wanted:
+            continue
+        problem: Problem | None = _problem(spec, "gym")
+        if rewrite:
+            facts = entry(spec)["metadata"] | {"template": template(spec)}
+            problem = rewrite(_problem(spec, "gym"), facts)
+        if problem:
+            problems.append(problem)
+        left_out += problem is None
+        if len(problems) == size:
+            return problems, left_out
+    raise ProblemsError(
+        f"Of the {looked_at:,} first problems of {family}, only {len(problems):,} have the "
+        f"templates and pass problems.rewrite, which left out {left_out:,}",
+        "Lower problems.size, give more templates, or let the plug-in pass more.",
+    )
+
+
+def _require_templates(wanted: set[str], first: Spec) -> None:
+    """Raise ProblemsError if a family has no template of one of these names.
+
+    ``first`` is the first problem of a dataset in which all templates occur.
+    """
+    there: dict[str, None] = {}
+    for index in range(first.size):
+        if wanted <= there.keys():
+            return
+        there[template(dataclasses.replace(first, index=index))] = None
+    family, missing = first.family, min(wanted - there.keys())
+    if "" in there:
+        fix = "Leave problems.templates out."
+        raise ProblemsError(f"The family {family} has no templates to choose from", fix)
+    names = sorted(there, key=lambda name: (len(name), name))
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    raise ProblemsError(
+        f"problems.templates: {family} has no template {missing!r}",
+        f"Templates: {', '.join(names[:_LISTED])}{more}.",
+    )
 
 
 def _settings(family: str, families: list[str], config: Problems) -> str:
@@ -132,5 +198,5 @@ def _problem(spec: Spec, source: str) -> Problem:
         reference=item["answer"],
         verifier=Procedural.name,
         verifier_args=spec.to_args(),
-        source=f"{source}:{name}",
+        source=":".join(filter(None, (source, name, template(spec)))),
     )

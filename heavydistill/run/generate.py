@@ -78,6 +78,7 @@ class Plan:
     pools: PoolsOfRun | None = None  # pools of another run; None for new trajectories
     pools_at: Path | None = None  # folder of that run, if not yet ``config.pools``
     outside: int = 0  # rows of the source outside ``problems.within``
+    rejected: int = 0  # problems that ``problems.rewrite`` left out
     marker: str = ""  # marker of the references that nobody configured
     contact: ServerProbe | None = None  # has contacted the servers; None if nothing was sent
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -162,6 +163,7 @@ def check(
         server=server or None,
         pools=pools,
         outside=loaded.outside,
+        rejected=loaded.rejected,
         marker=loaded.marker,
         contact=contact,
         changed=changed,

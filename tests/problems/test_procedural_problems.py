@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from heavydistill.config.run import Problems
+from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.problems import load
 from heavydistill.problems.procedural import MICRO_LEVELS
+from heavydistill.verifiers.pool import VerdictPool
 
 pytest.importorskip("reasoning_gym")
 
@@ -44,6 +45,36 @@ def test_families_have_size_problems_each_and_take_turns_up_to_the_limit():
     assert len(load(Problems(source="gym:gcd, lcm", size=4))) == 8
     problems = load(Problems(source="gym:gcd,lcm", size=4, limit=3))
     assert [p.id for p in problems] == ["gcd:0:0", "lcm:0:0", "gcd:0:1"]
+
+
+def test_templates_are_chosen_and_each_problem_names_its_own():
+    config = Problems(source="gym:gsm_symbolic", templates=[43, "10"], size=12)
+    problems = load(config)
+    assert len(problems) == 12 and {p.template for p in problems} == {"43", "10"}
+    assert problems[0].source == f"{problems[0].origin}:0:8:43"
+    assert load(config.model_copy(update={"limit": 3})) == problems[:3]
+    with VerdictPool(Verifying(workers=1)) as pool:
+        assert pool.check_references(problems) == [None] * 12
+    kinds = {p.template for p in load(Problems(source="gym:calendar_arithmetic", size=40))}
+    assert {"weekday_offset", "is_leap_year"} < kinds
+    (plain,) = load(Problems(source="gym:gcd", size=1))
+    assert (plain.template, plain.source) == ("", "gym:gcd:0:0")
+
+
+@pytest.mark.parametrize(
+    ("source", "templates", "says"),
+    [
+        ("gym:gsm_symbolic", [43, 35], "has no template '35'. Templates: 0, 1, 2, 3, "),
+        ("gym:time_intervals", ["times"], "Templates: date, time, "),
+        ("gym:gcd", [1], "The family gcd has no templates"),
+        ("gym:gcd,gsm_symbolic", [1], "a source of 2 families"),
+        ("micro", [1], "problems.templates has no effect"),
+    ],
+)
+def test_templates_that_do_not_exist_are_refused(source, templates, says):
+    with pytest.raises(ProblemsError) as refused:
+        load(Problems(source=source, templates=templates))
+    assert says in str(refused.value)
 
 
 def test_problems_are_the_same_in_another_process():

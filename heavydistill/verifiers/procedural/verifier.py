@@ -47,6 +47,8 @@ _UNFIT_FAMILIES: dict[str, str] = {
         _NOT_REPEATABLE.split(), "the same seed gives other problems in another process"
     ),
 }
+# Keys of the metadata with the kind of a problem, in families that have several.
+_TEMPLATES = ("task_type", "task_name", "task", "problem_type", "pool_type", "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,18 @@ def entry(spec: Spec) -> dict[str, Any]:
         if "..." in item["question"]:
             raise ValueError("numpy prints only a part of a grid this large; choose a smaller one")
     return item
+
+
+def template(spec: Spec) -> str:
+    """Name of the template that the problem of a spec is made from; empty if its family has none.
+
+    Raises as ``entry``.
+    """
+    if spec.family == "gsm_symbolic":
+        numbers = dataset(spec.family, spec.seed, spec.size, spec.settings).task_indices
+        return str(numbers[spec.index])
+    facts = entry(spec)["metadata"]
+    return next((facts[key] for key in _TEMPLATES if isinstance(facts.get(key), str)), "")
 
 
 class Procedural(Verifier):

@@ -1,4 +1,4 @@
-"""A selection, a pruning method, a filter, a source, an exporter, a prompt and a teacher."""
+"""A plug-in of each kind but a verifier."""
 
 from pathlib import Path
 
@@ -34,6 +34,12 @@ def sums(args):
     """As many sums as the arguments say."""
     for number in range(int(args or 3)):
         yield {"text": f"What is {number} + {number + 1}?", "reference": str(2 * number + 1)}
+
+
+@plugin("rewrite", "acme_short")
+def short(problem, facts):
+    """Problems of a few words."""
+    return problem if len(problem.text) < 500 else None
 
 
 plugin("prompt", "acme_terse")(HERE / "terse.md")
