@@ -65,6 +65,10 @@ _NAMED = (
     "[dict(messages[-1], NAME=messages[-1].reasoning_content)] +%}"
     "{%+ endif +%}"
 )
+_WITHOUT_SYSTEM = (
+    "{%+ if not messages or messages[0].role != 'system' +%}"
+    "{%+ set messages = [{'role': 'system', 'content': ''}] + messages +%}{%+ endif +%}"
+)
 _SWITCHED_ON = (
     "{%+ if enable_thinking is not defined +%}{%+ set enable_thinking = true +%}{%+ endif +%}"
 )
@@ -116,13 +120,17 @@ class Student:
         mended: Corrections of the template, one sentence each.
     """
 
-    def __init__(self, name: str, chat_template: Path | None = None) -> None:
+    def __init__(
+        self, name: str, chat_template: Path | None = None, has_system: bool = True
+    ) -> None:
         """Load the tokenizer and find the form of the thinking.
+
+        Without ``has_system``, the template writes no system prompt by itself.
 
         Raises:
             TeacherError: There is no such model; ``name`` is as in ``models.registry``.
             ConfigError: The tokenizer has no chat template, or its template loses a part of the
-                response.
+                response; or it has no system prompt to leave out.
         """
         profile = profile_at(name, Endpoint(), may_be_served=False)
         given = read_template(chat_template, "--chat-template") if chat_template else None
@@ -140,7 +148,12 @@ class Student:
         tokenizer = AutoTokenizer.from_pretrained(profile.tokenizer)
         adapter = adapter_of(profile.tokenizer)
         stops = stops_of(adapter.base if adapter else profile.tokenizer)
+        if not has_system:
+            given = without_system(tokenizer, given)
         fitted = fit(tokenizer, stops, given)
+        if not has_system:
+            note = "its own system prompt is left out"
+            fitted = replace(fitted, mended=(note, *fitted.mended))
         self.chat, self.form, self.mended = fitted.chat, fitted.form, fitted.mended
         self.row: type[SftRow] = ThoughtfulSftRow if self.form == "field" else SftRow
         self.template_sha256 = self.chat.sha256
@@ -247,6 +260,27 @@ def fit(
         f"with its thinking in a field of the turn and also with it in the text: {lost}",
         MENDED_BY_HAND,
     )
+
+
+def without_system(tokenizer: Tokenizer, template: str | None = None) -> str:
+    """Return a chat template without the system prompt that it writes where no message has one.
+
+    Raises ConfigError if it writes none.
+    """
+    own = Chat(tokenizer, template=template)
+    changed = Chat(tokenizer, template=_WITHOUT_SYSTEM + own.template)
+    asked = [{"role": "user", "content": _QUESTION}]
+    try:
+        is_shorter = len(changed.render(asked)) < len(own.render(asked))
+    except ValueError:  # as of a template that takes no system message
+        is_shorter = False
+    if not is_shorter:
+        raise ConfigError(
+            f"system is none, but the chat template of {tokenizer.name_or_path} writes no system "
+            "prompt by itself",
+            "Leave --system out.",
+        )
+    return changed.template
 
 
 def _candidates(chat: Chat) -> Iterator[FittedTemplate]:

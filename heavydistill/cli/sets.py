@@ -35,7 +35,7 @@ _BUILD_FLAGS = (
     *flags_of("preset student out redeliberate.teacher"),
     *flags_of("redeliberate.endpoint.base_url=endpoint redeliberate.budget"),
     *flags_of("redeliberate.endpoint.tokenizer", "Model"),
-    *flags_of("chat_template prompts=prompt sets.written_by=cache-from", "Sets"),
+    *flags_of("chat_template system prompts=prompt sets.written_by=cache-from", "Sets"),
     *flags_of("against plugins=plugin seed", "Sets"),
 )
 _REFILTER_FLAGS = (

@@ -1,6 +1,7 @@
 """The user's prompts: files that are read once, checked, and kept as text in the configuration.
 
-An installed plug-in gives a file a name that can stand in place of its path.
+A name can stand in place of a path: that of an installed plug-in, or ``tagged``, a deliberator's
+prompt for models that do not think by themselves: it asks for the comparison between think tags.
 
 A prompt is a Markdown file in which fields such as ``{{problem}}`` stand for texts. ``FIELDS`` has
 those that a role's prompt holds once each, or it holds their short form: a thinker's prompt without
@@ -16,6 +17,7 @@ prompt (``heavy.prompts``).
 from __future__ import annotations
 
 import re
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,9 @@ _JUDGED = (
 )
 _SHORT = {"deliberator": _CACHE, "chooser": _CACHE, "judge": ("answer", _JUDGED)}
 _HEAD = re.compile(r"---\n *examples: *[\"']?(.+?)[\"']? *\n---\n")
+_NAMED = resources.files("heavydistill.heavy") / "prompts" / "named"
+plugins.ship("prompt", ("tagged",))
+_THINK_TAG = re.compile("</?think>")  # a prompt may ask for them, because they end no turn
 _DOMAIN = re.compile(r"[\w-]{0,64}")
 _MOST_BYTES = 2**20  # of a prompt, and of its examples
 
@@ -126,7 +131,9 @@ def _checked(role: str, where: str, given: str) -> str:
     if not FIELD.search(given):
         where += f": {given}"
         path = Path(given).expanduser()
-        if not path.exists() and (own := plugins.find("prompt", given)):
+        if not path.exists() and given in plugins.shipped["prompt"]:
+            path = Path(str(_NAMED / f"{given}.md"))
+        elif not path.exists() and (own := plugins.find("prompt", given)):
             path = Path(own.value)
         text = _with_examples(path, where)
     text = whole(role, text.strip())
@@ -141,7 +148,7 @@ def _checked(role: str, where: str, given: str) -> str:
             f"{did_you_mean(wrong[0], known) if unknown else ''}Write {listed} once each{short}; "
             "{{fence}} and {{language}} anywhere. Braces that are no field need a space between.",
         )
-    if token := control_token_in(text):
+    if token := control_token_in(_THINK_TAG.sub("", text)):
         raise ConfigError(
             f"{where}: {token} is a control token, which can end the user's turn",
             "Leave it out, or put a space after its first character.",

@@ -221,7 +221,8 @@ class RunConfig(Section):
     language: Language = "en"
     """Language of the prompts."""
     system: str | None = Field(default=None, min_length=1)
-    """System prompt before every request to the thinker and the deliberator (default: none)."""
+    """System prompt before every request to the thinker and the deliberator; ``none`` for an empty
+    one, in place of that of a model's chat template (default: that of the template, if any)."""
     prompts: OwnPrompts = OwnPrompts()
     """Prompts of yours by role, in place of ours: thinker, deliberator, chooser or judge, e.g.
     ``{deliberator: my.md}``."""

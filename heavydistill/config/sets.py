@@ -111,6 +111,9 @@ class BuildConfig(Section):
     template."""
     chat_template: str | None = None
     """Jinja file that replaces the student's chat template; the sets keep a copy."""
+    system: Literal["none"] | None = None
+    """``none`` leaves out the system prompt that the student's chat template writes by itself; the
+    sets keep the changed template, and a model trained on them has it too."""
     max_tokens: int | None = Field(default=None, ge=64)
     """Maximum number of tokens of a row, prompt and completion together (default: the student's
     context)."""

@@ -308,6 +308,8 @@ def _content(config: BuildConfig) -> dict[str, object]:
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
     if not config.filters.more:  # so that other builds are recorded as before
         del tree["filters"]["more"]
+    if not config.system:
+        del tree["system"]
     if not any(tree["prompts"].values()):
         del tree["prompts"]
     if asked := tree["redeliberate"]:

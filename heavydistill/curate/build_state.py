@@ -11,6 +11,7 @@ on them stay valid, because they refer to attempts by number.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.chat.student import Student
+from heavydistill.chat.template import TAGS
 from heavydistill.config.files import json_of, text_in
 from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts
 from heavydistill.config.run import CacheChoice, RunConfig, load_config
@@ -220,7 +222,7 @@ class BuildState:
         template = Path(config.chat_template) if config.chat_template else None
         self.config, self.sources = config, sources
         self.preset = preset_of(config)
-        self.student = Student(str(config.student), template)
+        self.student = Student(str(config.student), template, has_system=config.system is None)
         self.own_names = frozenset(map(name_alone, self.student.aliases))
         """Names of the student in the traces; they identify its own attempts."""
         context, most = self.student.context, config.max_tokens
@@ -297,7 +299,9 @@ class BuildState:
         """
         cache = of_trace.cache
         most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
-        _, control_tokens = defuse(cache.prompt, self.student.reader.control_tokens)
+        # The tags are of the wording, since every cache has those of its texts broken.
+        plain = "".join(re.split("|".join(TAGS), cache.prompt))
+        _, control_tokens = defuse(plain, self.student.reader.control_tokens)
         problem, reader = of_trace.problem, self.student.reader
         tokens = self.student.prompt_tokens(cache.prompt, problem.history)
         if tokens <= most_tokens and not control_tokens:

@@ -155,8 +155,9 @@ def conversation(
 
 
 def after_system(system: str | None, messages: list[Message]) -> list[Message]:
-    """The messages after a system prompt, if there is one."""
-    return [{"role": "system", "content": system}, *messages] if system else messages
+    """The messages after a system prompt, if there is one; it is empty for ``none``."""
+    content = "" if system == "none" else system
+    return [{"role": "system", "content": content}, *messages] if system else messages
 
 
 def texts_of(messages: Sequence[Message]) -> list[str]:

@@ -53,6 +53,23 @@ def test_a_template_that_knows_no_thinking_takes_it_in_the_text(tmp_path):
     assert student.completion("", "It is 6.")[0].content == "It is 6."
 
 
+def test_the_system_prompt_of_a_template_is_left_out_for_good(tmp_path):
+    own = "{%- if messages[0].role != 'system' %}"
+    own += "{{- '<|im_start|>system\\nYou are Smol.<|im_end|>\\n' }}{%- endif %}\n"
+    name = checkpoint(tmp_path, own + PLAIN)
+    student = Student(name, has_system=False)
+    tokens = student.tokens("2*3?", "2*3=6", "It is 6.")
+    began = "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n2*3?"
+    assert student.chat.decode(tokens.prompt).startswith(began) and not tokens.fault
+    assert "Smol" in Student(name).chat.decode(Student(name).tokens("2*3?", "", "6").prompt)
+    assert student.mended == ("its own system prompt is left out",)
+    file = tmp_path / "sets.jinja"
+    file.write_text(student.chat_template or "", encoding="utf-8")
+    assert Student(name, file).tokens("2*3?", "2*3=6", "It is 6.") == tokens
+    with pytest.raises(ConfigError, match="writes no system prompt by itself"):
+        Student(checkpoint(tmp_path / "plain", PLAIN), has_system=False)
+
+
 def test_a_student_without_a_chat_template_is_refused_until_one_is_given(tmp_path):
     name = checkpoint(tmp_path / "base", None)
     with messages.raises("no_chat_template", tokenizer=name):

@@ -97,7 +97,7 @@ HEAD = "---\nexamples: shots.yaml\n---\n"
         ("thinker", b"\xff", ": not UTF-8"),
         ("thinker", b"x" * 2**21, "larger than 1 MiB"),
         ("thinker", "Think.<|im_end|>", "<|im_end|> is a control token"),
-        ("thinker", "Use <think> tags.", "<think> is a control token"),
+        ("thinker", "Use [THINK] tags.", "[THINK] is a control token"),
         ("thinker", "{{examples}}", "has only one of front matter and {{examples}}"),
         ("thinker", f"{HEAD}Think.", "has only one of front matter and {{examples}}"),
         ("thinker", "---\ntitle: x\n---\nThink.", "has only one of front matter and"),
@@ -109,6 +109,14 @@ def test_a_file_that_is_no_prompt_is_refused_with_the_fix(in_folder, role, text,
         read(role, text)
     assert told in refused.value.what and f"prompts.{role}: my.md" in refused.value.what
     assert refused.value.fix
+
+
+def test_the_named_prompt_asks_for_thinking_between_tags():
+    text = OwnPrompts(deliberator="tagged").deliberator
+    assert isinstance(text, str) and "<think>" in text and "</think>" in text
+    assert "{{problem}}" in text and "{{attempts}}" in text
+    with pytest.raises(ConfigError, match="is no field"):
+        OwnPrompts(thinker="tagged")
 
 
 def test_a_field_that_is_mistyped_is_told_with_those_there_are(in_folder):

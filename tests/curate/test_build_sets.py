@@ -303,3 +303,11 @@ def test_a_filter_that_is_not_there_is_refused_before_the_build(run, tmp_path, n
     (tmp_path / "mine.py").write_text(OWN.replace("says_so", "too_long").replace("RETURN", "pass"))
     with forgotten(), messages.raises("plugin_name_taken", kind="filter", name="too_long"):
         build(tmp_path / "sets", run, **more)
+
+
+def test_a_wording_may_ask_for_think_tags_and_no_cache_is_cut_for_them(run, tmp_path):
+    out = tmp_path / "sets"
+    manifest = build(out, run, prompts={"deliberator": "tagged"})
+    drawn = [row["prompt"] for row in rows(out, "caches") if row["drawn"]]
+    assert manifest.recut == 0
+    assert drawn and all("<think>" in prompt for prompt in drawn)
