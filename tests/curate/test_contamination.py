@@ -211,7 +211,7 @@ def test_no_problem_of_ours_is_taken_for_one_of_a_benchmark(benchmarks):
     ]
     made = micro_problems(Problems(size=300))
     families = ["gcd", "lcm", "number_sequence", "number_sorting", "base_conversion"]
-    made += gym_problems(families, Problems(size=20))
+    made += gym_problems(families, Problems(size=20))[0]
     assert len(own) > 20
     assert hits_in(benchmarks, [*own, *(problem.text for problem in made)]) == []
 

@@ -58,7 +58,7 @@ def test_the_first_is_the_one_that_came_first_not_the_most_alike():
 
 def test_problems_of_a_template_with_other_numbers_are_different():
     families = ["chain_sum", "decimal_chain_sum", "gcd", "base_conversion", "jugs"]
-    made = gym_problems(families, Problems(size=60))
+    made, _ = gym_problems(families, Problems(size=60))
     texts = {p.id: p.text for p in made}
     assert len(set(texts.values())) > 250
     assert all(texts[name] == texts[other] for name, other in duplicates_of(texts).items())
@@ -66,7 +66,7 @@ def test_problems_of_a_template_with_other_numbers_are_different():
 
 def test_of_problems_that_a_program_made_only_the_same_text_is_the_same():
     families = ["word_sorting", "shortest_path", "letter_jumble", "leg_counting"]
-    made = gym_problems(families, Problems(size=60))
+    made, _ = gym_problems(families, Problems(size=60))
     by_words = NearDuplicates()
     assert sum(by_words.add(p.id, p.text) is not None for p in made) > 50
     by_text = NearDuplicates()

@@ -6,6 +6,8 @@ import os
 import runpy
 import subprocess
 import sys
+import threading
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -16,13 +18,14 @@ import pytest
 from command_line import MICRO, run_script
 from fake_server import completion, serving
 from import_files import lines
+from pool_folders import pool_folder, pool_of
 from problem_files import doubles
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
 from heavydistill.models.registry import profile_at
 from heavydistill.models.resolve import resolve
-from heavydistill.run.generate import check
+from heavydistill.run.generate import check, run
 from heavydistill.run.recipe.pipeline import Pace, build_heavy_pipeline
 from heavydistill.schema import Trace, from_row
 from heavydistill.store.journal import Journal
@@ -257,3 +260,30 @@ def test_a_saved_pipeline_runs_from_the_command_line_of_distilabel(tmp_path):
     assert len(rows) == count == len(expected)
     assert traces == {trace.problem.id: trace for trace in expected}
     assert [len(trace.pool) for trace in expected] == [k] * count
+
+
+def test_a_teacher_made_of_rules_deliberates_on_pools(tmp_path):
+    recipe = runpy.run_path(str(PIPELINES / "rule_teacher.py"))
+    pools = pool_folder(tmp_path / "pools", [pool_of(7, ["7", "7", "9"]), pool_of(8, ["1", "1"])])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), recipe["Handler"])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    keys = {
+        "pools": str(pools),
+        "deliberator": recipe["MODEL"],
+        "endpoint.base_url": f"http://127.0.0.1:{server.server_port}/v1",
+        "endpoint.tokenizer": MICRO,
+        "deliberate.d": 2,
+        "out": str(tmp_path / "run"),
+    }
+    try:
+        run(check(load_config(None, keys)))
+    finally:
+        server.shutdown()
+        server.server_close()
+    traces = list(read_traces(tmp_path / "run"))
+    said = [[each.answer_text for each in trace.deliberations] for trace in traces]
+    assert said == [[r"The answer is \boxed{7}."] * 2, [r"The answer is \boxed{1}."] * 2]
+    lines_of_first = traces[0].deliberations[0].reasoning.splitlines()
+    assert sorted(line[-2] for line in lines_of_first) == ["7", "7", "9"]
+    assert [trace.deliberations[0].right for trace in traces] == [True, False]
+    assert recipe["read"]("Solve 1 + 1.") == ("Solve 1 + 1.", [])
