@@ -14,6 +14,7 @@ Values in the configuration and in the capability file override those of the pro
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -281,10 +282,11 @@ def open_engine(
     endpoint: Endpoint,
     ledger: Ledger | None = None,
     evidence: Evidence | None = None,
+    on_tokens: Callable[[int], None] = lambda tokens: None,
 ) -> Engine:
     """Open the engine of a model; loads the weights of a local one.
 
-    ``evidence`` is as in ``http.engine.OpenAIEngine``.
+    ``evidence`` is as in ``http.engine.OpenAIEngine``, ``on_tokens`` as in ``LocalEngine``.
 
     Raises:
         TeacherError: The model cannot be loaded.
@@ -295,7 +297,7 @@ def open_engine(
         return OpenAIEngine(profile, endpoint, ledger, evidence)
     from heavydistill.models.local.engine import LocalEngine
 
-    return LocalEngine(profile.model, profile.think_tags)
+    return LocalEngine(profile.model, profile.think_tags, on_tokens=on_tokens)
 
 
 def _context_of(model: str, adapter: Adapter | None) -> int:

@@ -38,10 +38,12 @@ def line_of(status: Status) -> str:
     """Return the progress of a run on one line."""
     answered, samples = status.samples
     lost = sum(sum(stage.failures.values()) for stage in status.stages)
+    written = sum(stage.written_tokens for stage in status.stages)
     parts = [
         f"{span(status.at - status.began)}: {status.finished:,}/{status.problems:,} problems",
         f"{answered:,}/{samples:,} samples",
         f"{lost:,} lost" if lost else "",
+        f"{written:,} tokens written" if written else "",
         "" if status.left_s is None else f"{span(status.left_s)} left",
     ]
     return ", ".join(filter(None, parts))
@@ -88,7 +90,7 @@ def _facts(status: Status) -> Iterator[str]:
         yield f"{failures.total():,} of {samples:,} samples{reasons} failed or cut off"
     yield listed({name: count for name, count in status.statuses.items() if name != OK})
     read = sum(stage.prompt_tokens for stage in status.stages)
-    written = sum(stage.completion_tokens for stage in status.stages)
+    written = sum(max(stage.completion_tokens, stage.written_tokens) for stage in status.stages)
     yield f"{read:,} tokens read, {written:,} written"
     cost = "price unknown" if status.spent_usd is None else f"{status.spent_usd:,.2f} USD"
     if status.budget:

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
-from heavydistill.models.request import Keep, Sample
+from heavydistill.models.request import Sample
 from heavydistill.report.terminal import say
 from heavydistill.run.interrupts import as_exceptions
 from heavydistill.run.recipe.distilabel import Distiset, GeneratorStep, Pipeline, Step
@@ -57,8 +57,9 @@ _SILENT = ("httpx2", "httpcore2", "reasoning_gym", "datasets", "urllib3.connecti
 Row = dict[str, Any]
 OnBatch = Callable[[str, list[Row]], None]
 """Called with (step name, rows) for each batch that leaves a step, by one thread at a time."""
-OnSample = Callable[[str, int], None]
-"""Called with (step name, completion tokens) for each response that is not from the journal."""
+OnSample = Callable[[str, int, bool], None]
+"""Called with (step name, completion tokens, whether they are a whole response): for each response
+that is not from the journal, and for what a model in this process writes before responses end."""
 
 _log = logging.getLogger("distilabel.pipeline")
 
@@ -83,7 +84,7 @@ class HeavyPipeline(Pipeline):
         self._folder, self._prefix, self._is_temporary = temporary_folder(), "", True
         super().__init__(name=name, cache_dir=self._folder / "cache")
         self.leaf_schema, self.on_batch, self.window = leaf_schema, on_batch, window
-        self.on_sample: OnSample = lambda step, tokens: None
+        self.on_sample: OnSample = lambda step, tokens, is_whole: None
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         """Called several times a second during the run; an error that it returns ends the run."""
         self.shown: logging.Handler | None = None
@@ -143,7 +144,7 @@ class HeavyPipeline(Pipeline):
             shutil.rmtree(self.leaf_files, ignore_errors=True)
         for step in steps:
             if isinstance(model := getattr(step, "llm", None), HeavyLLM):
-                model.report_to(self._keep_of(step.name))
+                self._listen_to(model, step.name)
         writer = RowWriter(self.leaf_files, self.leaf_schema, self._prefix)
         flow = _Flow(source, steps, self.window, writer, self.on_batch)
         log = self._folder / "pipeline.log"
@@ -194,12 +195,12 @@ class HeavyPipeline(Pipeline):
             raise RunError("The pipeline has no step after the first", "Connect steps with >>.")
         return steps[0], steps[1:]
 
-    def _keep_of(self, step: str) -> Keep:
+    def _listen_to(self, model: HeavyLLM, step: str) -> None:
         def keep(samples: list[Sample]) -> None:
             for _, response in samples:
-                self.on_sample(step, max(0, response.completion_tokens))
+                self.on_sample(step, max(0, response.completion_tokens), True)
 
-        return keep
+        model.report_to(keep, lambda tokens: self.on_sample(step, tokens, False))
 
     def _follow(self, flow: _Flow) -> None:
         """Wait until all rows are written; raise the error that ends the run."""

@@ -225,8 +225,8 @@ class _Report(logging.Handler):
     def on_batch(self, step: str, rows: list[Row]) -> None:
         self._write(step=step, rows=[_counted(row) for row in rows])
 
-    def on_sample(self, step: str, tokens: int) -> None:
-        self._write(step=step, tokens=tokens)
+    def on_sample(self, step: str, tokens: int, is_whole: bool) -> None:
+        self._write(step=step, tokens=tokens, is_whole=is_whole)
 
     def _write(self, **line: object) -> None:
         with self._writing:
@@ -270,12 +270,13 @@ class _Reports:
         step: str = "",
         rows: list[Row] | None = None,
         tokens: int | None = None,
+        is_whole: bool = True,
         log: tuple[str, int, str] | None = None,
     ) -> None:
         if log:
             logging.getLogger(log[0]).log(log[1], "%s", log[2])
         if tokens is not None:
-            self._on_sample(step, tokens)
+            self._on_sample(step, tokens, is_whole)
         seen = self._seen.setdefault(step, set())
         if new := [row for row in rows or () if row["problem"]["id"] not in seen]:
             seen.update(row["problem"]["id"] for row in new)
@@ -286,7 +287,7 @@ def run_shards(
     pool: ShardPool,
     shards: list[Shard],
     on_batch: OnBatch,
-    on_sample: OnSample = lambda step, tokens: None,
+    on_sample: OnSample = lambda step, tokens, is_whole: None,
     watch: Watch = lambda: None,
 ) -> None:
     """Run all shards to their end; they leave their rows in the folder of rows.

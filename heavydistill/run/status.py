@@ -39,7 +39,7 @@ PACE_S = 300.0
 THINKING = "thinking"
 _STILL_S, _TIMES_USUAL = 60.0, 5.0
 _FEWEST_RECEIVED = 4  # samples in that time from which the remaining time is estimated
-_VERSION = 7
+_VERSION = 8
 _THINKS = "sample_trajectories"
 
 Row = dict[str, Any]
@@ -67,6 +67,8 @@ class StageStatus:
     completion_tokens: int = 0  # completion tokens of the finished samples
     received: int = 0  # samples received from a model by this process or its shards
     received_tokens: int = 0  # completion tokens of the received samples
+    written_tokens: int = 0
+    """Completion tokens of a model in this process or its shards, also of unfinished samples."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,7 +117,7 @@ class _Moment(NamedTuple):
     at: float
     finished: int  # problems
     received: int  # samples
-    tokens: int  # completion tokens of the received samples
+    tokens: int  # completion tokens of the received samples, and of those in progress if known
 
 
 class StatusWriter:
@@ -182,13 +184,17 @@ class StatusWriter:
                     labels = [(each["verdict"] or {}).get("label") for each in samples]
                     self._right[step].append(labels.count("correct") / max(1, len(labels)))
 
-    def on_sample(self, step: str, tokens: int) -> None:
-        """Count a response that a step received from its model."""
+    def on_sample(self, step: str, tokens: int, is_whole: bool = True) -> None:
+        """Count a response that a step received from its model, or tokens of unfinished ones."""
         with self._lock:
-            if counts := self._steps.get(step):
+            if not (counts := self._steps.get(step)):
+                return
+            self._received_at = time.monotonic()
+            if is_whole:
                 counts.received += 1
                 counts.received_tokens += tokens
-                self._received_at = time.monotonic()
+            else:
+                counts.written_tokens += tokens
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -253,7 +259,7 @@ class StatusWriter:
         """Return the current counts; call this while holding the lock."""
         stages = self._status.stages
         received = sum(stage.received for stage in stages)
-        tokens = sum(stage.received_tokens for stage in stages)
+        tokens = sum(max(stage.received_tokens, stage.written_tokens) for stage in stages)
         return _Moment(time.monotonic(), self._status.finished, received, tokens)
 
     def _pace(self) -> tuple[float | None, float | None, float | None]:

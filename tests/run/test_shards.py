@@ -84,7 +84,7 @@ class Counts(collections.Counter[str]):
     def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
         self[step] += len(rows)
 
-    def on_sample(self, step: str, tokens: int) -> None:
+    def on_sample(self, step: str, tokens: int, is_whole: bool) -> None:
         self[f"samples of {step}"] += 1
 
 

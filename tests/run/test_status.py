@@ -17,6 +17,7 @@ from runs import traces
 from heavydistill.config.run import RunConfig
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.resolve import resolve
+from heavydistill.report.status import line_of
 from heavydistill.run import status as status_module
 from heavydistill.run.status import STATUS, Status, StatusWriter, read_status, running
 from heavydistill.schema import Trace
@@ -159,7 +160,7 @@ def test_a_run_goes_on_where_the_file_cannot_be_written(tmp_path, caplog):
     assert len([r for r in caplog.records if "cannot be written" in r.message]) == 1
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 7, "stages": []}', "[]"])
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 8, "stages": []}', "[]"])
 def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / STATUS).write_text(text, encoding="utf-8")
     with messages.raises("status_unreadable"):
@@ -208,6 +209,17 @@ def test_paces_are_those_of_late(tmp_path, clock):
     assert now.left_s == pytest.approx(300 * 3, rel=0.05)
     assert after(100, []).problems_per_minute == pytest.approx(60 * 10 / 300, rel=0.05)
     assert after(400, []).problems_per_minute is None
+
+
+def test_tokens_of_unfinished_samples_count_before_the_first_one_ends(tmp_path, clock):
+    said = writer(tmp_path / STATUS)
+    clock.now += 10
+    said.on_sample(ASKING[0], 300, False)
+    status = said.status()
+    assert status.samples[0] == 0 and status.tokens_per_s == pytest.approx(30)
+    assert "300 tokens written" in line_of(status)
+    said.on_sample(ASKING[0], 20, True)
+    assert "300 tokens written" in line_of(said.status())
 
 
 def test_no_time_left_is_told_while_servers_bring_nothing(tmp_path, clock):

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
 # Maximum bytes of a batch's keys and values: 35,000 tokens of a 1.7B model in float32.
 _BATCH_BYTES = 8 * 10**9
+_REPORTED_EVERY_S = 1.0
 OnText = Callable[[int, str], bool]
 """Called with the index of a request and its text so far; returns whether to go on with it."""
 _CHECKPOINT = "a folder with a transformers checkpoint"
@@ -80,6 +81,8 @@ class LocalEngine:
         think_tags: Opening and closing tag of the model's thinking, if any.
         batch_tokens: Maximum tokens of a batch: rows times (longest prompt + ``max_tokens``); None
             chooses by the device and its memory.
+        on_tokens: Called with the number of tokens written since the last call, about once a second
+            and at the end of a batch.
 
     Raises:
         TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
@@ -91,9 +94,11 @@ class LocalEngine:
         model: str,
         think_tags: tuple[str, str] | None = ("<think>", "</think>"),
         batch_tokens: int | None = None,
+        on_tokens: Callable[[int], None] = lambda tokens: None,
     ) -> None:
         self._name = model
         self.is_drained = False
+        self._on_tokens, self._unreported, self._reported_at = on_tokens, 0, time.monotonic()
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
         self.batch_tokens = batch_tokens or _batch_tokens(self.model)
@@ -199,10 +204,17 @@ class LocalEngine:
         def processors_of(rows: Sequence[int]) -> LogitsProcessorList:
             return _processors(sampling, [asked[row].seed for row in rows], ids.shape[1])
 
+        counted = [0] * len(batch)  # tokens of each row
+
         def on_tokens(row: int, tokens: list[int], has_ended: bool) -> bool:
+            written = len(tokens)
             if has_ended:
                 seconds = time.perf_counter() - started
-                done(batch[row], self._response(tokens, len(prompts[batch[row]]), seconds))
+                response = self._response(tokens, len(prompts[batch[row]]), seconds)
+                written = response.completion_tokens
+                done(batch[row], response)
+            self._report(written - counted[row])
+            counted[row] = written
             return has_ended or not listen or listen(batch[row], self._text(tokens))
 
         write(
@@ -218,6 +230,15 @@ class LocalEngine:
             on_tokens=on_tokens,
             goes_on=lambda: not self.is_drained,
         )
+        self._report(0, is_over=True)
+
+    def _report(self, tokens: int, is_over: bool = False) -> None:
+        """Count written tokens, and report them now and then."""
+        self._unreported += tokens
+        now = time.monotonic()
+        if is_over or now - self._reported_at >= _REPORTED_EVERY_S:
+            self._on_tokens(self._unreported)
+            self._unreported, self._reported_at = 0, now
 
     def _response(self, row: list[int], prompt_tokens: int, seconds: float) -> Response:
         length = next((n for n, token in enumerate(row) if token in self._ends), None)

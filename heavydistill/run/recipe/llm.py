@@ -9,6 +9,7 @@ they store the extras in columns ``llm_TASK_KEY``.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ class HeavyLLM(LLM):
 
     _engine: Engine | None = PrivateAttr(default=None)
     _keep: Keep = PrivateAttr(default_factory=lambda: discard)
+    _on_tokens: Callable[[int], None] = PrivateAttr(default_factory=lambda: lambda tokens: None)
     _found: Profile | None = PrivateAttr(default=None)
     _evidence: Evidence | None = PrivateAttr(default=None)
 
@@ -114,7 +116,9 @@ class HeavyLLM(LLM):
             _share_processor()
         caps = self.most_tokens, self.most_usd
         ledger = self.ledger and Ledger(Path(self.ledger), *caps, self.holder)
-        self._engine = open_engine(profile, self.endpoint, ledger or None, self._evidence)
+        self._engine = open_engine(
+            profile, self.endpoint, ledger or None, self._evidence, self._on_tokens
+        )
         if self.journal:
             folder = Path(self.journal)
             self._engine = journaled(self._engine, folder, profile.model, self.replay)
@@ -124,9 +128,10 @@ class HeavyLLM(LLM):
             self._engine.close()
         self._engine = None
 
-    def report_to(self, keep: Keep) -> None:
-        """Call ``keep`` with the responses that do not come from the journal."""
-        self._keep = keep
+    def report_to(self, keep: Keep, on_tokens: Callable[[int], None]) -> None:
+        """Call ``keep`` with the responses that do not come from the journal, and ``on_tokens``
+        with the numbers of tokens that a model in this process writes; call it before ``load``."""
+        self._keep, self._on_tokens = keep, on_tokens
 
     def drain(self) -> None:
         """Send no more requests; see ``models.request.Engine``."""

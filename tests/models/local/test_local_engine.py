@@ -117,6 +117,22 @@ def test_a_sample_does_not_depend_on_its_batch(engine, checkpoint):
     assert together == [sample(one) for one in narrow.generate(requests)]
 
 
+def test_tokens_are_reported_before_a_batch_ends_and_are_those_of_the_responses(
+    checkpoint, monkeypatch
+):
+    monkeypatch.setattr(local, "_REPORTED_EVERY_S", 0.0)
+    events: list[tuple[str, int]] = []
+    engine = LocalEngine(str(checkpoint), None, on_tokens=lambda n: events.append(("tokens", n)))
+
+    def keep(samples: list[Sample]) -> None:
+        events.extend(("ended", response.completion_tokens) for _, response in samples)
+
+    engine.generate([request(seed, max_tokens=60) for seed in range(8)], keep)
+    written, ended = ([n for kind, n in events if kind == which] for which in ("tokens", "ended"))
+    assert sum(written) == sum(ended)
+    assert sum(n for kind, n in events[: events.index(("ended", 60))] if kind == "tokens") >= 8 * 16
+
+
 def test_a_batch_is_what_is_fast_and_has_room_in_memory(engine, monkeypatch):
     assert engine.batch_tokens == 131_072
     a_token = 2 * 2 * 32 * 4  # keys and values, two layers, all heads together, float32
