@@ -6,7 +6,7 @@
     python scripts/train_sizes.py sft --config 4b-full --accelerate zero2 --num_processes 2
 
 The other flags are those of `heavydistill sft`, `grpo` and `distill`, e.g. --lora_r 32. A model is
-one of the Qwen3 models whose shapes are below (Qwen/Qwen3-4B if the file names none), or a
+one of those whose shapes are below (Qwen/Qwen3-4B if the file names none), or a
 folder with a config.json of type qwen3, qwen2 or llama.
 
 All figures are computed. P are parameters, T those that are trained, N processes, S processes that
@@ -136,6 +136,7 @@ class Shape:
 
 
 SHAPES = {
+    "HuggingFaceTB/SmolLM2-135M-Instruct": Shape(576, 30, 1536, 9, 3, 64, 49152, True, "llama"),
     "Qwen/Qwen3-0.6B": Shape(1024, 28, 3072, 16, 8, 128, 151936, True),
     "Qwen/Qwen3-1.7B": Shape(2048, 28, 6144, 16, 8, 128, 151936, True),
     "Qwen/Qwen3-4B": Shape(2560, 36, 9728, 32, 8, 128, 151936, True),

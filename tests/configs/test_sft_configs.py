@@ -20,6 +20,7 @@ CONFIGS = ROOT / "configs"
 GUIDE = ROOT / "docs" / "guides" / "train.md"
 FILES = sorted((CONFIGS / "sft").glob("*.yaml"))
 LAUNCHES = sorted((CONFIGS / "accelerate").glob("*.yaml"))
+FOR_CPUS = ("micro", "135m-cpu")
 DEEPSPEED = [file for file in LAUNCHES if file.stem.startswith("zero")]
 # Where the machine that reads a file has no GPU, the precision of one is refused without it.
 HERE = ["--use_cpu", "true"]
@@ -33,7 +34,8 @@ def read(file: Path) -> TrainArguments[SftConfig]:
 
 
 def test_there_are_files_for_all_sizes_and_launches():
-    assert [file.stem for file in FILES] == ["1.7b", "32b-qlora", "4b-full", "4b-lora", "micro"]
+    sizes = ["1.7b", "135m", "135m-cpu", "32b-qlora", "4b-full", "4b-lora", "micro"]
+    assert sorted(file.stem for file in FILES) == sizes
     named = ["cpu2", "ddp", "fsdp2", "single", "ulysses", "zero2", "zero3", "zero3_offload"]
     assert [file.stem for file in LAUNCHES] == named
 
@@ -41,9 +43,9 @@ def test_there_are_files_for_all_sizes_and_launches():
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_asks_for_what_its_name_says(file):
     found, size = read(file), file.stem
-    assert found.model.use_peft == (size not in ("micro", "4b-full"))
+    assert found.model.use_peft == (size not in ("micro", "135m", "135m-cpu", "4b-full"))
     assert found.model.load_in_4bit == (size == "32b-qlora")
-    assert found.config.bf16 == (size != "micro")
+    assert found.config.bf16 == (size not in FOR_CPUS)
     # What every size has: nothing is cut, prompts are not learnt, packs go through one by one.
     config = found.config
     assert (config.max_length, config.too_long) == (None, "refuse")
@@ -64,7 +66,7 @@ def test_it_is_listed_beside_it(file):
     assert f"]({folder}/README.md)" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
-FOR_GPUS = [file for file in FILES if file.stem != "micro"]
+FOR_GPUS = [file for file in FILES if file.stem not in FOR_CPUS]
 FOR_GPUS += [file for file in LAUNCHES if file.stem != "cpu2"]
 
 
@@ -75,7 +77,7 @@ def test_what_no_gpu_has_run_says_so_and_what_to_measure(file):
     assert "# To be measured: " in said
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if f.stem != "micro"], ids=lambda f: f.stem)
+@pytest.mark.parametrize("file", [f for f in FOR_GPUS if f in FILES], ids=lambda f: f.stem)
 def test_the_memory_that_it_names_is_the_computed_one_and_in_the_tables(file, monkeypatch):
     monkeypatch.chdir(ROOT)
     memory = memory_of(file)

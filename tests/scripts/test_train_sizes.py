@@ -135,6 +135,7 @@ def test_a_known_shape_has_the_parameters_of_its_model(name):
     assert (
         round(SHAPES[name].parameters / 1e9, 1)
         == {
+            "HuggingFaceTB/SmolLM2-135M-Instruct": 0.1,
             "Qwen/Qwen3-0.6B": 0.6,
             "Qwen/Qwen3-1.7B": 1.7,
             "Qwen/Qwen3-4B": 4.0,
