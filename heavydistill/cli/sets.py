@@ -305,12 +305,13 @@ def import_(
     with Bar(console) as bar:
         imported = import_pools(keys | {"files": list(map(str, files))}, bar.show)
     folder = str(imported.folder)
-    sets = ["--student", "MODEL", "--out", f"sets/{imported.folder.name}"]
+    sets = ["--out", f"sets/{imported.folder.name}"]
     if imported.record["format"] == SOLUTIONS_FORMAT:
         print_lines((*_solutions(imported), *_notes(imported)), console)
         if imported.record["not_correct"]["rows"] == imported.record["answers"]:
             raise typer.Exit(1)
-        print_command("Next", ["heavydistill", "build", folder, *sets], console)
+        build = ["heavydistill", "build", folder, "--student", "MODEL", *sets]
+        print_command("Next", build, console)
         return
     print_summary(imported.summary, console, full=full)
     print_lines(_notes(imported), console)
@@ -321,7 +322,8 @@ def import_(
     print_lines(unjudged_lines(imported.summary, imported.folder), console)
     if imported.summary.is_unread:
         raise typer.Exit(1)
-    asks = ["heavydistill", "build", folder, "--redeliberate", "--teacher", "MODEL", *sets]
+    asks = ["heavydistill", "build", folder, "--redeliberate", "--teacher", "MODEL"]
+    asks += ["--student", "Qwen/Qwen3-4B", *sets]
     print_command("Training sets", asks, console)
     deliberate = ["heavydistill", "generate", "--pools", folder, "--deliberator", "MODEL"]
     print_command("Deliberations", deliberate, console)
