@@ -188,14 +188,26 @@ def _print_finished(finished: RunResult, plan: Plan, console: Console, full: boo
     print_command("Next", ["heavydistill", "report", folder], console)
     measured = (summary.pass_at_k, summary.heavy_mean_at_d)
     if plan.config.rounds and any(share and share.mean for share in measured):
-        deliberator = plan.config.roles[1]
-        is_micro = MICRO_MODELS.issuperset(plan.config.roles)
-        model = deliberator if Path(deliberator).is_dir() else "Qwen/Qwen3-4B"
-        student = [] if is_micro else ["--student", model]
+        is_micro = not plan.pools and MICRO_MODELS.issuperset(plan.config.roles)
+        student = [] if is_micro else ["--student", _student_at_hand(plan.config)]
         build = ["heavydistill", "build", folder, *student, "--out", f"sets/{folder.name}"]
         print_command("Then", build, console)
     if not finished.is_complete or summary.is_unread:
         raise typer.Exit(1)
+
+
+def _student_at_hand(config: RunConfig) -> str:
+    """Return the model of a run that can be trained on it: one on this machine, or an example."""
+    from heavydistill.problems.procedural import MICRO_MODELS
+    from heavydistill.run.pools import run_behind
+
+    behind = run_behind(config)
+    for name in (behind.roles[0] if behind else "", config.roles[1]):
+        if name in MICRO_MODELS:
+            return "micro-student"
+        if name and Path(name).is_dir():
+            return name
+    return "Qwen/Qwen3-4B"
 
 
 def remarks(summary: Summary, run: ResolvedRun) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from heavydistill.curate.imports.import_pools import ImportResult
     from heavydistill.curate.refilter import RefilterOutcome, RefilterPlan
 
+# Largest number of parameters for each configuration of SFT on a GPU, and on a CPU.
+_CONFIGS = ((5e8, "135m"), (2.5e9, "1.7b"), (1.2e10, "4b-lora"), (math.inf, "32b-qlora"))
+_UNKNOWN, _MOST_ON_CPU = 4e9, 1e9
 _BUILD_FLAGS = (
     *flags_of("preset student out redeliberate.teacher"),
     *flags_of("redeliberate.endpoint.base_url=endpoint redeliberate.budget"),
@@ -119,25 +123,34 @@ def build(
 
 def _training(sets: str, student: str, rows: dict[str, dict[str, int]]) -> list[str]:
     """Return the command to train on sets: the deliberator if it has rows; empty without rows."""
-    from heavydistill.config.yaml import read_yaml
-    from heavydistill.train.script import may_have_gpu
-
     roles = [role for role in ("deliberator", "thinker") if rows[f"sft_{role}"]["train"]]
     if not roles:
         return []
-    files = shipped("configs/sft").items()
-    made_for = [name for name, file in files if read_yaml(file)["model_name_or_path"] == student]
-    command = ["heavydistill", "sft"]
-    if made_for:
-        command += ["--config", made_for[-1]]
-    elif may_have_gpu():
-        command += ["--config", "4b-lora", "--model_name_or_path", student]
-    else:
-        command += ["--model_name_or_path", student, "--use_cpu", "true", "--bf16", "false"]
+    command = ["heavydistill", "sft", *_config_for(student)]
     command += ["--role", roles[0], "--dataset_name", sets]
     if not rows[f"sft_{roles[0]}"]["validation"]:
         command += ["--eval_strategy", "no", "--load_best_model_at_end", "false"]
     return command
+
+
+def _config_for(student: str) -> list[str]:
+    """Return the flags of a training that fits the student and this machine."""
+    from heavydistill.config.yaml import read_yaml
+    from heavydistill.models.hub_files import parameters_in
+    from heavydistill.train.script import may_have_gpu
+
+    has_gpu = may_have_gpu()
+    files = {name: read_yaml(file) for name, file in shipped("configs/sft").items()}
+    made_for = [name for name, tree in files.items() if tree["model_name_or_path"] == student]
+    fitting = [name for name in made_for if files[name].get("use_cpu", False) != has_gpu]
+    if made_for:
+        return ["--config", (fitting or made_for)[-1]]
+    flags = ["--model_name_or_path", student]
+    weights = parameters_in(Path(student)) or _UNKNOWN
+    if not has_gpu and weights > _MOST_ON_CPU:
+        return [*flags, "--use_cpu", "true", "--bf16", "false"]
+    of_size = next(name for most, name in _CONFIGS if weights <= most)
+    return ["--config", of_size if has_gpu else "135m-cpu", *flags]
 
 
 @with_flags(RefilterConfig, _REFILTER_FLAGS, "sampling.max_tokens=2048")

@@ -31,6 +31,7 @@ from heavydistill.curate.set_writer import SetWriter, quantiles
 from heavydistill.errors import ConfigError, MissingModelError
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.resolve import ResolvedRun
+from heavydistill.run.pools import run_behind
 from heavydistill.schema import Stratum
 from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.redact import key_variable_of, name_alone, portable_config
@@ -296,6 +297,9 @@ def _run_behind(build: BuildState, source: SourceRun) -> dict[str, object]:
     if not source.config:
         return {}
     tree = portable_config(source.config)
+    if source.config.pools:  # which has no problems of its own
+        behind = run_behind(source.config)
+        tree["problems"] = portable_config(behind)["problems"] if behind else {}
     texts = build.prompts_of(source).model_dump(include={*TRAINED_ROLES}, exclude_none=True)
     return tree | ({"prompts": texts} if texts else {})
 

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 from pathlib import Path
@@ -52,6 +53,20 @@ def file_in(model: str, file: str, revision: str | None = None) -> Path:
 def commit_of(model: str, file: str, revision: str | None = None) -> str:
     """The commit of a Hub repository that ``file_in`` gives ``file`` from; raises its errors."""
     return file_in(model, file, revision).parent.name  # the path contains snapshots/COMMIT
+
+
+def parameters_in(folder: Path) -> int:
+    """Number of weights in the safetensors files of a model's folder; 0 if they cannot be read."""
+    total = 0
+    try:
+        for file in folder.glob("model*.safetensors"):
+            with file.open("rb") as opened:
+                header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+            shapes = (each["shape"] for name, each in header.items() if name != "__metadata__")
+            total += sum(map(math.prod, shapes))
+    except (OSError, ValueError, LookupError, TypeError, MemoryError, OverflowError):
+        return 0
+    return total
 
 
 def folder_digest(folder: Path) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
@@ -96,6 +98,12 @@ def gym_problems(
     turns = zip(*(problems for problems, _ in fitting), strict=True)
     problems = list(itertools.chain.from_iterable(turns))[: config.limit]
     return problems, sum(left_out for _, left_out in fitting)
+
+
+def seeds_used(problems: Mapping[str, Any]) -> int:
+    """Return how many seeds, from ``seed`` on, made problems with these keys of a configuration."""
+    is_chosen = problems.get("templates") or problems.get("rewrite")
+    return int(problems.get("size", 0)) * (_MOST_FOR_ONE if is_chosen else 1)
 
 
 def _fitting(

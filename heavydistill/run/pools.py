@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from heavydistill.config.files import sha256_of
-from heavydistill.config.run import Attempts, RunConfig
+from heavydistill.config.run import Attempts, RunConfig, load_config
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError, ImpossibleControlError, ProblemsError
 from heavydistill.experiments.controls import other_pools
@@ -189,6 +189,20 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     tree["think"]["k"], tree["pools_sha256"] = pools.k, digest
     fix = f"The pools have up to {pools.k} trajectories; correct the key, or give other pools."
     return parse(RunConfig, tree, f"pools {config.pools}: ", fix)
+
+
+def run_behind(config: RunConfig) -> RunConfig | None:
+    """Return the configuration of the run that made the problems and trajectories of a run: its
+    own, or that of its pools, which may be from pools themselves.
+
+    None if they were imported, or if that run is not there any more.
+    """
+    while config.pools:
+        file = Path(config.pools) / "config.yaml"
+        if not file.is_file():
+            return None
+        config = load_config(file)
+    return config
 
 
 def is_current(verdict: dict[str, Any] | None, now: str) -> bool:

@@ -23,6 +23,8 @@ from heavydistill.errors import ConfigError, RunError
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.publish import check_before, publish_trained
+from heavydistill.models.hub_files import parameters_in
+from heavydistill.problems.procedural import seeds_used
 from heavydistill.report.terminal import going_on, print_command
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train import checkpoints
@@ -109,21 +111,71 @@ def check_files(
     for model in ("model", *["teacher_model"] * (not values.get("teacher_endpoint"))):
         if given := values.get(f"{model}_name_or_path"):
             locate_base(given, values.get(f"{model}_revision"))
+    if on_this_machine:
+        _require_memory(values)
     if output := values.get("output_dir") or (sources and folder_of(roles_of(sources))):
         checkpoints.start_of(Path(output), values.get("resume_from_checkpoint"))
 
 
 def _require_gpu(script: str, values: Mapping[str, object]) -> None:
     """Raise ConfigError if bfloat16 is asked for, by default or explicitly, and there is no GPU."""
-    is_on_cpu = values.get("use_cpu") or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
     computes_in_bf16 = values.get("bf16", not values.get("fp16"))
-    if computes_in_bf16 and not is_on_cpu and not may_have_gpu():
+    if computes_in_bf16 and not _is_on_cpu(values) and not may_have_gpu():
         name = f"micro/{values.get('mode', 'deliberator')}" if script == "grpo" else "micro"
         raise ConfigError(
             "This training computes in bfloat16 on a GPU, and this machine has none",
             f"--config {name} is for CPUs; any other training of a small model runs on one with "
             "--use_cpu true --bf16 false.",
         )
+
+
+def _is_on_cpu(values: Mapping[str, object]) -> bool:
+    """Return whether a CPU is asked for."""
+    by_launcher = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    return bool(values.get("use_cpu")) or by_launcher
+
+
+def _require_memory(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if what a training on a CPU holds at all times exceeds the free memory.
+
+    That are the weights, and as much for gradients and twice as much for AdamW if all are trained.
+    Not covered: activations, and models that are not in a folder.
+    """
+    free, model = free_memory(), values.get("model_name_or_path")
+    if free is None or not model or not (_is_on_cpu(values) or not may_have_gpu()):
+        return
+    count = parameters_in(Path(locate_base(model, values.get("model_revision"))))
+    size = 2 if values.get("dtype") in ("bfloat16", "float16") else 4
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    needed = count * size * (1 if values.get("use_peft") else 4) * processes
+    if needed <= free:
+        return
+    held, ways = "the weights", "take fewer processes or a smaller model, or end other programs."
+    if not values.get("use_peft"):
+        held = "weights, gradients and AdamW's averages"
+        adapter = "--use_peft true --lora_target_modules all-linear --dtype bfloat16"
+        ways = f"train an adapter ({adapter}, from {2 * count / 1e9:,.1f} GB), {ways}"
+    raise ConfigError(
+        f"A training of the {count / 1e6:,.0f} M parameters of {model} needs more than "
+        f"{needed / 1e9:,.1f} GB for {held} in {processes} process{'es' * (processes > 1)}, and "
+        f"{free / 1e9:,.1f} GB of memory are free",
+        f"{ways[0].upper()}{ways[1:]}",
+    )
+
+
+def free_memory() -> int | None:
+    """Return the bytes of memory that programs can still take on this machine, or within the limit
+    of its container; None if the system does not say."""
+    free = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        available = next(line for line in lines if line.startswith("MemAvailable:"))
+        free.append(int(available.split()[1]) * 1024)
+    with contextlib.suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        limit, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
+        free.append(int(limit) - int(used))
+    return min(free, default=None)
 
 
 def may_have_gpu() -> bool:
@@ -220,22 +272,27 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[
     words = ["heavydistill", "evaluate", "--before", base]
     words += [word for role in record.roles for word in (f"--{role}", str(folder))]
     sources = [run.get("problems") or {} for run in runs]  # empty if the answers were imported
-    # A run on pools has the problems of another run, which its configuration does not name.
-    names = {
-        "" if run.get("pools") or run.get("pools_sha256") else source.get("source", "")
-        for run, source in zip(runs, sources, strict=True)
-    }
+    names = {source.get("source", "") for source in sources}
     if len(names) == 1 and (name := names.pop()).partition(":")[0] in ("micro", "gym"):
-        seed = max(source.get("seed", 0) + source.get("size", 0) for source in sources)
-        words += ["--problems", name, "--set", f"problems.seed={seed}"]
-        words += ["--set", f"problems.size={_MEASURED}"]
-        gym = {family: of for source in sources for family, of in source.get("gym", {}).items()}
-        for family, options in gym.items():
-            words += ["--set", f"problems.gym.{family}={json.dumps(options)}"]
+        words += ["--problems", name, *_other_problems(sources)]
     else:
         words += ["--problems", "FILE"]
     words += _as_trained(record, runs)
     return [*words, "--out", f"{folder}-{EVALUATION}"]
+
+
+def _other_problems(sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the flags of generated problems of the same kinds as these, from another seed."""
+    seed = max(source.get("seed", 0) + seeds_used(source) for source in sources)
+    words = [f"problems.seed={seed}", f"problems.size={_MEASURED}"]
+    gym = {family: of for source in sources for family, of in source.get("gym", {}).items()}
+    words += [f"problems.gym.{family}={json.dumps(options)}" for family, options in gym.items()]
+    if templates := list(dict.fromkeys(t for s in sources for t in s.get("templates") or ())):
+        words.append(f"problems.templates={json.dumps(templates)}")
+    flags = [flag for word in words for flag in ("--set", word)]
+    if rewrite := next(filter(None, (source.get("rewrite") for source in sources)), ""):
+        flags += ["--set", f"problems.rewrite={rewrite}", "--plugin", "FILE"]
+    return flags
 
 
 def _as_trained(record: TrainingRecord, runs: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -19,9 +19,12 @@ from messages import message
 from runs import STUDENT, write_run
 from set_folders import write_sets
 
+from heavydistill.cli.sets import _config_for
 from heavydistill.config.run import RunConfig, dump_config
+from heavydistill.models import hub_files
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.traces import read_traces, write_traces
+from heavydistill.train import script
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,28 @@ def test_another_process_writes_the_same_bytes(command, run, sets, tmp_path):
         assert process.wait(800) == 0
         assert files_in(one) == files_in(two) and "README.md" in files_in(one)
     assert {"rl.yaml", "README.md"} < files_in(two).keys()
+
+
+@pytest.mark.parametrize(
+    ("student", "weights", "has_gpu", "config"),
+    [
+        ("micro-student", 0, False, "--config micro"),
+        ("Qwen/Qwen3-4B", 0, True, "--config 4b-lora"),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", 0, True, "--config 135m"),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", 0, False, "--config 135m-cpu"),
+        ("smol", 134_515_008, False, "--config 135m-cpu --model_name_or_path smol"),
+        ("smol", 134_515_008, True, "--config 135m --model_name_or_path smol"),
+        ("mine", 1_700_000_000, True, "--config 1.7b --model_name_or_path mine"),
+        ("mine", 0, True, "--config 4b-lora --model_name_or_path mine"),
+        ("mine", 0, False, "--model_name_or_path mine --use_cpu true --bf16 false"),
+    ],
+)
+def test_a_training_is_proposed_that_fits_the_student_and_the_machine(
+    student, weights, has_gpu, config, monkeypatch
+):
+    monkeypatch.setattr(hub_files, "parameters_in", lambda folder: weights)
+    monkeypatch.setattr(script, "may_have_gpu", lambda: has_gpu)
+    assert _config_for(student) == config.split()
 
 
 def test_a_yaml_file_is_read_and_flags_win(command, run, tmp_path):

@@ -17,11 +17,14 @@ from summaries import summary
 
 from heavydistill.cli.runs import remarks
 from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import Source
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run import generate
 from heavydistill.run.generate import check
+from heavydistill.train import script
+from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.script import may_have_gpu
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
@@ -234,6 +237,24 @@ def test_the_driver_says_whether_there_may_be_a_gpu(monkeypatch, there, visible,
 
     monkeypatch.setattr(Path, "glob", matching)
     assert may_have_gpu() == found
+
+
+def test_a_training_on_a_cpu_that_does_not_fit_the_memory_is_refused(monkeypatch):
+    values = {"model_name_or_path": "micro-student", "use_cpu": True, "bf16": False}
+    monkeypatch.setattr(script, "free_memory", lambda: 5_000_000)
+    with pytest.raises(ConfigError) as refused:
+        script.check_files(GrpoOptions, values)
+    assert "needs more than 0.0 GB for weights, gradients and AdamW's" in str(refused.value)
+    script.check_files(GrpoOptions, {**values, "use_peft": True})
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=r"in 2 processes, and 0\.0 GB of memory are free"):
+        script.check_files(GrpoOptions, {**values, "use_peft": True})
+    monkeypatch.setattr(script, "free_memory", lambda: None)
+    script.check_files(GrpoOptions, values)
+
+
+def test_the_free_memory_is_known_on_linux():
+    assert sys.platform != "linux" or 10**6 < (script.free_memory() or 0) < 10**15
 
 
 def test_a_mistake_is_named_with_where_and_the_fix_before_anything_large_is_imported(tmp_path):

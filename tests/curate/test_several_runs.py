@@ -12,6 +12,7 @@ from samples import cache_of
 
 from heavydistill.chat.guard import Inspection
 from heavydistill.chat.student import Student
+from heavydistill.cli.runs import _student_at_hand
 from heavydistill.config.run import Problems, RunConfig, dump_config
 from heavydistill.curate.build import EmptyError
 from heavydistill.curate.mixture import PRESETS
@@ -253,3 +254,19 @@ def _reread(trace: Trace, seed: int, most: int | None = None) -> Trace:
         for one in trace.deliberations[:most]
     ]
     return replace(trace, caches=[cache], deliberations=there)
+
+
+def test_sets_record_the_problems_of_the_pools_that_a_run_read(tmp_path):
+    thought, read = write_run(tmp_path / "thought", 12), write_run(tmp_path / "read", 12)
+    files = thought / "config.yaml", read / "config.yaml"
+    problems = {"source": "gym:gcd", "size": 12}
+    files[0].write_text(dump_config(RunConfig(thinker=str(tmp_path), problems=problems)))
+    on_pools = RunConfig(pools=str(thought), domain="brief", deliberator="rules")
+    files[1].write_text(dump_config(on_pools))
+    manifest = build(tmp_path / "sets", read)
+    assert manifest.runs[0].config["problems"]["source"] == "gym:gcd"
+    assert _student_at_hand(on_pools) == str(tmp_path)
+    files[0].unlink()
+    assert build(tmp_path / "again", read).runs[0].config["problems"] == {}
+    assert _student_at_hand(on_pools) == "Qwen/Qwen3-4B"
+    assert _student_at_hand(RunConfig(teacher="micro")) == "micro-student"

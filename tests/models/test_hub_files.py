@@ -4,14 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
 from loopback import Handler, listening
 
+import heavydistill
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import HeavydistillError, TeacherError
-from heavydistill.models.hub_files import file_in, has_chat_template, is_hub_id, obstacle
+from heavydistill.models.hub_files import (
+    file_in,
+    has_chat_template,
+    is_hub_id,
+    obstacle,
+    parameters_in,
+)
 from heavydistill.models.registry import profile_at
 from heavydistill.models.tokenizer import ReaderTokenizer
 
@@ -114,3 +122,11 @@ def test_a_chat_template_is_seen_in_the_files(tmp_path, files, has):
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert has_chat_template(tmp_path) is has
+
+
+def test_weights_are_counted_without_loading_them(tmp_path):
+    micro = Path(heavydistill.__file__).parent / "micro" / "student"
+    assert 0.5e6 < parameters_in(micro) < 2e6
+    assert parameters_in(tmp_path) == 0
+    (tmp_path / "model.safetensors").write_bytes(b"\x04\x00\x00\x00\x00\x00\x00\x00none")
+    assert parameters_in(tmp_path) == 0

@@ -224,8 +224,14 @@ def ran(config: dict[str, Any]) -> RunUsed:
             "micro --set problems.seed=100 --set problems.size=300",
         ),
         ({"source": "problems.jsonl", "size": 1, "seed": 0}, None, "FILE"),
-        # The default source of a run on pools is not that of its problems.
-        ({"source": "micro", "size": 100, "seed": 0}, "0" * 64, "FILE"),
+        # Pools that were imported have problems that no configuration names.
+        ({}, "0" * 64, "FILE"),
+        (
+            {"source": "gym:gsm_symbolic", "size": 10, "templates": [43], "rewrite": "small"},
+            "0" * 64,
+            "gym:gsm_symbolic --set problems.seed=5000 --set problems.size=300 --set "
+            "problems.templates=[43] --set problems.rewrite=small --plugin FILE",
+        ),
     ],
 )
 def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(
