@@ -536,6 +536,11 @@ def unanswered_warning(summary: Summary, is_student: bool = False) -> list[str]:
         ways.append("name a verifier that reads this form: --verifier NAME")
     if any(".general.en@" in prompt for prompt in summary.prompts):
         ways.append("ask in the short prompts, which small models follow: --set domain=brief")
+    if summary.is_unread and not took_pools and not is_student:
+        ways.append(
+            "teach the form to weights of yours with worked solutions: heavydistill import FILE "
+            "--from solutions, then build and sft"
+        )
     fix = "; or ".join(ways)
     return [*facts, *([fix[0].upper() + fix[1:]] if fix else [])]
 

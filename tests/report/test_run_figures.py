@@ -245,6 +245,10 @@ def test_the_format_of_a_model_that_nobody_trains_is_not_to_be_trained():
         "or name a verifier that reads this form: --verifier NAME; or ask in the short prompts, "
         "which small models follow: --set domain=brief"
     )
+    assert unanswered_warning(of(80, 80))[-1].endswith(
+        "--verifier NAME; or teach the form to weights of yours with worked solutions: "
+        "heavydistill import FILE --from solutions, then build and sft"
+    )
     told = unanswered_warning(of(70, usage=TOOK_POOLS))
     assert len(told) == 1 and messages.is_in(told[0], "no_final_answer")
 
