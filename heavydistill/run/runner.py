@@ -407,10 +407,12 @@ class _Flow:
             rows: list[Row] | None = None
             try:
                 rows = self._finished(stage, batch)
-            except BaseException:
+            except BaseException as error:
+                # While the batch still counts: without it the rows may seem to be at their end.
+                self._fail(error, stage.step)
                 with self._lock:
                     stage.threads -= 1  # this thread ends; another one can take its place
-                raise
+                return
             finally:
                 with self._changed:
                     stage.at_work -= 1

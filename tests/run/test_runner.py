@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,32 @@ def test_what_a_step_raises_ends_the_run_with_its_error(at_once):
     with messages.raises("step_failed", step="first", why="ValueError: out of luck") as raised:
         pipeline.run_to_files()
     assert "in process" in raised.value.fix, "the traceback is there"
+
+
+class StopsAt(OfNumbers):
+    """Stops the run at row 0; the other row is lost meanwhile, as if it was not asked for."""
+
+    batches_in_flight: int = 2
+
+    def process(self, inputs: StepInput) -> Iterator[list[dict[str, Any]]]:
+        if inputs[0]["number"] == 0:
+            raise StoppedError("The budget is used up", "Give more.")
+        assert seen["stopping"].wait(60)
+        yield []
+
+
+def test_a_run_whose_last_rows_are_lost_while_it_stops_ends_with_the_stop(monkeypatch):
+    seen["stopping"], fail = threading.Event(), module._Flow._fail
+
+    def slowly(flow: Any, error: BaseException, step: Any) -> None:
+        seen["stopping"].set()
+        if flow.over.wait(0.5):  # nobody but this thread may end the run
+            time.sleep(0.5)
+        fail(flow, error, step)
+
+    monkeypatch.setattr(module._Flow, "_fail", slowly)
+    with pytest.raises(StoppedError, match="used up"):
+        pipeline_of(2, [lambda: StopsAt(name="first", input_batch_size=1)]).run_to_files()
 
 
 def test_a_step_that_cannot_be_loaded_ends_the_run_before_a_row_is_loaded():
