@@ -21,6 +21,8 @@ from heavydistill.run import interrupts
 if TYPE_CHECKING:
     from heavydistill.serve.service import Service
 
+_OF_AN_ADDRESS = {f"serve.{name}": f"--{name}" for name in ("host", "port", "page")}
+
 
 @with_flags(
     ServeConfig,
@@ -56,6 +58,12 @@ def serve(
     answer, and single with one attempt. The configuration of a run serves with its wordings, cache
     and sampling. The command ends with Ctrl-C.
     """
+    if mcp and (given := sorted(keys.keys() & _OF_AN_ADDRESS.keys())):
+        flags = ", ".join(_OF_AN_ADDRESS[key] for key in given)
+        raise ConfigError(
+            f"--mcp offers tools at no address, so {flags} would have no effect",
+            f"Leave out either --mcp or {flags}.",
+        )
     file = shipped_file("generate", config) if config else None
     asked = load(ServeConfig, file, keys)
     if file:

@@ -3,7 +3,7 @@
     POST /v1/chat/completions    an answer, streamed or not
     POST /v1/responses           the same in the form of the Responses API
     POST /v1/feedback            the verdict of a user on an answer
-    GET  /v1/models              the models ``heavy``, ``vote`` and ``single``
+    GET  /v1/models              the models ``heavy``, ``vote`` and ``single``; /NAME: one of them
     GET  /metrics                figures for Prometheus
     GET  /health                 {"status": "ok"}, or "loading" with HTTP 503; needs no key
     GET  /                       the page of ``serve.page``, if any; needs no key
@@ -39,7 +39,14 @@ from heavydistill.models.http.transport import submit
 from heavydistill.models.request import DEPTH_HEADER
 from heavydistill.serve.completion import CompletionForm
 from heavydistill.serve.replies import Form, Reply
-from heavydistill.serve.request import MODELS, ApiError, ChatBody, parsed, read_request
+from heavydistill.serve.request import (
+    MODELS,
+    ApiError,
+    ChatBody,
+    parsed,
+    read_request,
+    require_model,
+)
 from heavydistill.serve.service import Service, defect, loading
 
 if TYPE_CHECKING:
@@ -96,6 +103,7 @@ class Site:
         app.router.add_post("/v1/responses", self._respond)
         app.router.add_post("/v1/feedback", self._feedback)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/v1/models/{name}", self._model)
         app.router.add_get("/metrics", self._figures)
         app.router.add_get(_HEALTH, self._health)
         if self._page:
@@ -178,9 +186,15 @@ class Site:
         return web.Response(text=self._page, content_type="text/html", headers=_PAGE_HEADERS)
 
     async def _models(self, http: web.Request) -> web.StreamResponse:
+        return web.json_response({"object": "list", "data": list(map(self._about, MODELS))})
+
+    async def _model(self, http: web.Request) -> web.StreamResponse:
+        require_model(name := http.match_info["name"])
+        return web.json_response(self._about(name))
+
+    def _about(self, model: str) -> dict[str, object]:
         about = {"object": "model", "created": self._started, "owned_by": "heavydistill"}
-        listed = [{"id": name, **about, "description": text} for name, text in MODELS.items()]
-        return web.json_response({"object": "list", "data": listed})
+        return {"id": model, **about, "description": MODELS[model]}
 
     async def _complete(self, http: web.Request) -> web.StreamResponse:
         return await self._reply(http, lambda data: parsed(data, ChatBody), CompletionForm)

@@ -209,11 +209,16 @@ class Asked:
         return self.d or 1
 
 
+def require_model(name: str) -> None:
+    """Raise ApiError if the service has no such model."""
+    if name not in MODELS:
+        message = f"There is no model {name!r} here. Ask {', '.join(MODELS)}."
+        raise ApiError(404, message, "model", "model_not_found")
+
+
 def read_request(body: ChatBody, pair: Pair) -> Asked:
     """Read the body of a request. Raises ApiError if it cannot be answered as asked."""
-    if body.model not in MODELS:
-        message = f"There is no model {body.model!r} here. Ask {', '.join(MODELS)}."
-        raise ApiError(404, message, "model", "model_not_found")
+    require_model(body.model)
     if body.stream_options and not body.stream:
         raise ApiError(400, "stream_options needs stream: true.", "stream_options")
     text, history = _conversation(body.messages)

@@ -64,12 +64,14 @@ def test_what_the_user_can_fix_ends_the_command_with_the_fix(monkeypatch):
             "http://127.0.0.1:9/v1",
         )
     nowhere = run_command("serve", "--host", "0.0.0.0")
+    pointless = run_command("serve", "--mcp", "--port", "1", "--host", "::1")
     monkeypatch.setitem(sys.modules, "heavydistill.serve.mcp", None)
     without = run_command("serve", "--mcp")
     for done, said in (
         (in_use, f"127.0.0.1:{port} cannot be listened at: Address already in use"),
         (gone, "Nothing answers at http://127.0.0.1:9/v1"),
         (nowhere, "HEAVYDISTILL_SERVE_KEY is not set"),
+        (pointless, "--mcp offers tools at no address, so --host, --port would have no effect"),
         (without, "Install it: pip install 'heavydistill[serve]'"),
     ):
         assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr

@@ -88,7 +88,11 @@ def test_the_asynchronous_client_reads_several_choices(address, models):
 
 
 def test_baselines_are_models(client, models):
-    assert [each.id for each in client.models.list()] == ["heavy", "vote", "single"]
+    listed = list(client.models.list())
+    assert [each.id for each in listed] == ["heavy", "vote", "single"]
+    assert client.models.retrieve("vote") == listed[1]
+    with pytest.raises(openai.NotFoundError, match="There is no model 'gpt-4' here"):
+        client.models.retrieve("gpt-4")
     for name, calls in (("vote", 4), ("single", 1)):
         del models.requests[:]
         whole = client.chat.completions.create(model=name, messages=MESSAGES, extra_body=SEEDED)
