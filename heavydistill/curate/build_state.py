@@ -300,7 +300,7 @@ class BuildState:
         cache = of_trace.cache
         most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
         # The tags are of the wording, since every cache has those of its texts broken.
-        plain = "".join(re.split("|".join(TAGS), cache.prompt))
+        plain = re.sub("|".join(TAGS), "", cache.prompt)
         _, control_tokens = defuse(plain, self.student.reader.control_tokens)
         problem, reader = of_trace.problem, self.student.reader
         tokens = self.student.prompt_tokens(cache.prompt, problem.history)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
 UNMEASURED, UNFIT, TOO_LONG, NO_REFERENCE = "unmeasured", "unfit", "too_long", "no_reference"
+REWRITTEN = "left_out_by_rewrite"
 _OF_CACHE = ("prompt", *PROBLEM_COLUMNS, "cache", "stratum", "right", "width", "success")
 _ROUNDING = 1e-9
 _FEWEST_JUDGED = 2  # the same minimum as for a cache
@@ -189,7 +190,7 @@ def _problems(
             problems = [each for each in problems if not each.is_served]
     else:
         loaded = load_fit(run.problems, run.verify)
-        left_out += Counter({UNFIT: len(loaded.unfit)})
+        left_out += Counter({UNFIT: len(loaded.unfit), REWRITTEN: loaded.rejected})
         problems = loaded.problems
         if refused := next((each for each in problems if not each.is_text_alone), None):
             raise ConfigError(
