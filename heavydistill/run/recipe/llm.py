@@ -75,7 +75,7 @@ class HeavyLLM(LLM):
 
     _engine: Engine | None = PrivateAttr(default=None)
     _keep: Keep = PrivateAttr(default_factory=lambda: discard)
-    _on_tokens: Callable[[int], None] = PrivateAttr(default_factory=lambda: lambda tokens: None)
+    _on_tokens: Callable[[int], None] = PrivateAttr(default_factory=lambda: _uncounted)
     _found: Profile | None = PrivateAttr(default=None)
     _evidence: Evidence | None = PrivateAttr(default=None)
 
@@ -170,6 +170,10 @@ class HeavyLLM(LLM):
             **columns,
             "from_journal": [response.from_journal for _, response in given],
         }
+
+
+def _uncounted(tokens: int) -> None:
+    """Ignore tokens; a function of a module, because distilabel pickles its steps."""
 
 
 def _share_processor() -> None:
