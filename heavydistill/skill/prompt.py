@@ -21,7 +21,7 @@ from heavydistill.schema import Problem
 from heavydistill.skill.frontmatter import SKILL
 from heavydistill.skill.texts import skill_texts
 
-_INVOKE = "Use this skill to answer the question below. There are no subagents and no tools."
+_INVOKE = "Use this skill to answer the question below. There are no subagents."
 
 
 def for_reader(problem: Problem, config: RunConfig) -> Prompt:
@@ -40,7 +40,8 @@ def for_task(task: Task, domain: str, language: str, own: OwnPrompts) -> Prompt:
 @cache
 def _skill(domain: str, language: str, thinker: str | None, deliberator: str | None) -> Prompt:
     own = OwnPrompts(thinker=thinker, deliberator=deliberator)
-    body = skill_texts([domain], [language], own=own)[SKILL].partition("\n---\n")[2].strip()
+    skill = skill_texts([domain], [language], own=own, tools=False)[SKILL]
+    body = skill.partition("\n---\n")[2].strip()
     opening = f"{body}\n\n{_INVOKE}"
     digits = hashlib.sha256(opening.encode()).hexdigest()[:12]
     name = "own" if thinker or deliberator else domain

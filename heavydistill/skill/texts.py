@@ -53,6 +53,7 @@ def skill_texts(
     languages: Sequence[str],
     version: str = "",
     own: OwnPrompts = NO_PROMPTS,
+    tools: bool = True,
 ) -> dict[str, str]:
     """Return the files of the skill by path: ``SKILL.md`` and the wordings.
 
@@ -61,6 +62,7 @@ def skill_texts(
         languages: Languages of the wordings; the first one is the default of the skill.
         version: Version in the metadata (default: the installed version of heavydistill).
         own: The user's prompts.
+        tools: Whether the reader may have the tool ``heavy_think``.
 
     Raises:
         ConfigError: A role has no wording for one of the domains and languages.
@@ -86,15 +88,15 @@ def skill_texts(
         "thinker": rendered[f"thinker.{domains[0]}.{languages[0]}"],
         "deliberator": rendered[f"deliberator.{domains[0]}.{languages[0]}"],
     }
-    text = _filled(slots, several)
+    text = _filled(slots, {"several": several, "tools": tools})
     return {SKILL: text} | {_path_of(name): f"{each}\n" for name, each in rendered.items()}
 
 
-def _filled(slots: Mapping[str, str], several: bool) -> str:
-    """Return the filled template, with its parts on several wordings if there are any."""
+def _filled(slots: Mapping[str, str], parts: Mapping[str, bool]) -> str:
+    """Return the filled template, with the conditional parts that are to be in it."""
     template = (resources.files("heavydistill.skill") / "template.md").read_text(encoding="utf-8")
-    conditional = r"(?s)\{\{if several\}\}\n(.*?)\{\{end\}\}\n"
-    template = re.sub(conditional, r"\1" if several else "", template)
+    conditional = r"(?s)\{\{if (\w+)\}\}\n(.*?)\{\{end\}\}\n"
+    template = re.sub(conditional, lambda part: part[2] if parts[part[1]] else "", template)
     return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], template)
 
 
