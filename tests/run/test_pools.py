@@ -133,7 +133,7 @@ def test_a_cache_may_be_wider_than_the_trajectories_of_a_run_without_flags(tmp_p
     [
         (None, "not the folder of a finished run"),
         ([], "holds no traces"),
-        ([pool_of(1, ["1"])], "think.k"),
+        ([pool_of(1, ["1"])], "has one attempt per problem"),
         ([pool_of(1, ["1", "2"])] * 2, "two traces of problem p1"),
         ([dataclasses.replace(pool_of(1, ["1", "2"]), schema_version="1")], "schema version '1'"),
     ],
