@@ -53,6 +53,9 @@ class Filters(Section):
     false_claims: Literal["leave_out", "keep"] = "leave_out"
     """Treatment of a deliberation with a false claim, i.e. one that calls an attempt right or wrong
     against the attempt's verdict or against its own final answer."""
+    leaks_attempts: Literal["leave_out", "keep"] = "leave_out"
+    """Treatment of a deliberation whose answer speaks of the attempts, which a user never sees; its
+    thinking may. Give ``keep`` for a deliberator without thinking, which compares in its answer."""
     most_copied: float = Field(default=0.8, gt=0.0, le=1.0)
     """An answer counts as a copy if at least this share of its eight-word sequences is in one
     attempt. Answers of fewer than sixteen words other than numbers never count."""

@@ -154,8 +154,9 @@ class EmptyError(ConfigError):
         if are_solutions:
             ways = ["correct the solutions: `heavydistill import` names the first refused ones"]
         fix = f"{' or '.join(ways).capitalize()}."
-        if manifest.deliberations.get("false_claims"):
-            fix += " `--set filters.false_claims=keep` uses deliberations with false claims too."
+        for label in ("false_claims", "leaks_attempts"):
+            if manifest.deliberations.get(label):
+                fix += f" `--set filters.{label}=keep` uses deliberations labelled {label} too."
         why = "the table shows how many each filter left out"
         views = {"deliberations": manifest.deliberations, "trajectories": manifest.trajectories}
         view, counts = next(((view, each) for view, each in views.items() if each), ("", {}))

@@ -385,6 +385,9 @@ class BuildState:
             self.attention["deliberations"] += 1
             self.attention["using"] += signs.uses_attempts
             self.attention["false_claims"] += signs.false_claims > 0
+            self.attention["leaks_attempts"] += signs.leaks_attempts
+            is_without = not deliberation.reasoning.strip()
+            self.attention["leaks_without_thinking"] += signs.leaks_attempts and is_without
         return self._note(deliberation, label, right=deliberation.right, signs=signs)
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:

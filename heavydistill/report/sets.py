@@ -98,6 +98,9 @@ def _facts(manifest: Manifest) -> Iterator[str]:
     )
     false = part(attention.false_claims, attention.deliberations)
     yield f"False claims about attempts are in {false} of the right deliberations."
+    if attention.leaks_attempts is not None:
+        leaks = part(attention.leaks_attempts, attention.deliberations)
+        yield f"The answer speaks of attempts in {leaks} of the right deliberations."
     yield f"Used sets with the student's own attempts alone: {part(own.part, own.whole)}."
     yield (
         f"Plain problems among the deliberator's rows: {part(plain.part, plain.whole)}, "
@@ -113,6 +116,12 @@ def _advice(manifest: Manifest) -> Iterator[str]:
         yield f"{manifest.unfit:,} more sets do not fit the student, and are left out."
     if manifest.recut:
         yield f"{manifest.recut:,} prompts were cut again to fit the student."
+    without = manifest.attention.leaks_without_thinking
+    if without and manifest.deliberations.get("leaks_attempts"):
+        yield (
+            f"{without:,} right deliberations without thinking speak of the attempts in their "
+            "answer and are left out: --set filters.leaks_attempts=keep uses them."
+        )
     for asked in manifest.asked:
         cost = "unknown" if asked.cost_usd is None else f"${asked.cost_usd:,.2f}"
         yield (

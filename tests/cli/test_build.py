@@ -1,17 +1,19 @@
 """``heavydistill build``, ``export`` and ``import`` as a user runs them."""
 
+import itertools
 import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import messages
 import pytest
-from command_line import proposed, run_command, started
+from command_line import COMMAND, proposed, run_command, started
 from fake_server import completion, serving
 from generations import altered
 from import_files import EGGS, boxed, document, heavyskill_row, lines, nemo_row
@@ -138,6 +140,55 @@ def test_claims_cannot_be_checked_against_attempts_without_verdicts(command, tmp
     assert "heavydistill replay RUN --out FOLDER" in said and not (tmp_path / "sets").exists()
     code, printed = command(*asked)
     assert "filters.false_claims" not in printed, "only where it was asked for"
+
+
+@pytest.fixture(scope="module")
+def leaking(run, tmp_path_factory):
+    """A run in which every third deliberation is without thinking and compares in its answer."""
+
+    def said(number: int, one: Any) -> Any:
+        leak = {"reasoning": "", "answer_text": f"{one.reasoning} {one.answer_text}"}
+        return replace(one, **leak) if number % 3 == 0 else one
+
+    folder = Path(shutil.copytree(run, tmp_path_factory.mktemp("runs") / "leaking"))
+    count = itertools.count()
+    traces = [
+        replace(each, deliberations=[said(next(count), one) for one in each.deliberations])
+        for each in read_traces(run)
+    ]
+    write_traces(traces, folder / "traces")
+    return folder
+
+
+@pytest.mark.parametrize("treatment", ["leave_out", "keep"])
+def test_an_answer_that_speaks_of_attempts_is_learnt_from_only_if_asked_for(
+    leaking, tmp_path, treatment
+):
+    out, words = tmp_path / "sets", ["--preset=natural", "--full"]
+    words += [f"--set=filters.leaks_attempts={treatment}"] * (treatment == "keep")
+    done = subprocess.run([COMMAND, "build", leaking, f"--out={out}", *words], capture_output=True)
+    printed = " ".join(done.stdout.decode().split())
+    assert done.returncode == 0, printed
+    rows, manifest = list(read_rows(out, "deliberations")), read_manifest(out)
+    leaks = {row["id"]: row["label"] for row in rows if row["leaks_attempts"]}
+    right = sum(row["leaks_attempts"] and row["verdict"]["label"] == "correct" for row in rows)
+    assert right == manifest.attention.leaks_attempts == manifest.attention.leaks_without_thinking
+    assert f"speaks of attempts in {right}" in printed
+    learnt = [
+        row
+        for split in ("train", "validation")
+        for row in read_rows(out, "sft_deliberator", split)
+        if row["generation"] in leaks
+    ]
+    said = f"{right} right deliberations without thinking speak of the attempts"
+    if treatment == "keep":
+        assert len(learnt) > right / 2 and said not in printed
+        assert "leaks_attempts" not in manifest.deliberations
+    else:
+        assert right > 5 and not learnt and said in printed
+        assert f"{right} leaks_attempts" in printed
+        assert manifest.deliberations["leaks_attempts"] == right
+        assert "speaks of the attempts" in (out / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
@@ -378,7 +429,8 @@ def test_the_command_for_sets_that_an_import_prints_works_with_a_server_without_
 
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         number = int(body["messages"][0]["content"].partition(f"{EGGS} (")[2].partition(")")[0])
-        return completion(f"Attempt 2 is wrong, and I agree with the others: {boxed(number)}")
+        thinking = "Attempt 2 is wrong, and I agree with the others."
+        return completion(boxed(number), reasoning_content=thinking)
 
     with serving(answer) as server:
         code, printed = command(*words, f"--endpoint={server.base_url}")

@@ -27,6 +27,7 @@ from heavydistill.store.sets.set_rows import LABELS
 USES = "Attempt 1 adds wrongly, attempt 2 is right: 2 + 3 = 5."
 FALSE = f"{USES} Attempt 1 is right."
 ANSWER = r"The sum of two and three is \boxed{5}."
+LEAK = r"Attempt 2 is right: \boxed{5}."
 CODES = [code for code, _ in LABELS]
 COPY = " ".join(f"word{number}" for number in range(30)) + r" \boxed{5}"
 CHINESE = "我们把这两个数相加，先从二数到三，再接着数两个数，最后得到的结果就是五，验算无误。"
@@ -40,6 +41,7 @@ FAULTS = {
     "ignores_attempts": {"reasoning": "Two and three is five."},
     "false_claims": {"reasoning": FALSE},
     "verbatim_copy": {"answer_text": COPY},
+    "leaks_attempts": {"answer_text": LEAK},
     "leaks_reference": {"reasoning": f"{USES} The reference answer is 5."},
     "other_language": {"reasoning": f"{USES} {CHINESE * 4}"},
 }
@@ -55,7 +57,7 @@ def looked(filters=STRICT, shown=SHOWN, **changes) -> tuple[str, ResponseSignals
 
 
 def test_a_right_deliberation_that_works_with_the_attempts_has_no_label():
-    assert looked() == ("", ResponseSignals(uses_attempts=True, copied=0.0, false_claims=0))
+    assert looked() == ("", ResponseSignals(True, copied=0.0, false_claims=0, leaks_attempts=False))
 
 
 @pytest.mark.parametrize(
@@ -90,18 +92,32 @@ def test_of_two_faults_the_one_that_stands_first_in_the_table_is_the_label(first
 
 def test_the_attempts_may_be_ignored_where_the_build_says_so():
     alone = {"reasoning": "Two and three is five."}
-    assert looked(Filters(uses_attempts=False), **alone) == ("", ResponseSignals(False, 0.0, 0))
+    assert looked(Filters(uses_attempts=False), **alone) == (
+        "",
+        ResponseSignals(False, 0.0, 0, False),
+    )
 
 
 def test_false_claims_may_be_kept_and_are_counted_all_the_same():
     for treatment, label in (("keep", ""), ("leave_out", "false_claims")):
         found = looked(Filters(false_claims=treatment), reasoning=FALSE)
-        assert found == (label, ResponseSignals(True, 0.0, false_claims=1))
+        assert found == (label, ResponseSignals(True, 0.0, 1, False))
     verdict = dataclasses.replace(SHOWN[0].verdict, label="undecided", extracted="6")
     unknown = [dataclasses.replace(SHOWN[0], verdict=verdict), SHOWN[1]]
     assert looked(shown=unknown, reasoning="Attempt 1 is wrong, attempt 2 is right.")[0] == ""
     contradicts = "Attempt 1 is right, attempt 2 is right."
     assert looked(shown=unknown, reasoning=contradicts)[0] == "false_claims"
+
+
+@pytest.mark.parametrize("reasoning", [USES, ""])
+def test_answers_that_speak_of_attempts_may_be_kept_and_are_counted_all_the_same(reasoning):
+    leak = rf"Attempt 1 and attempt 2 differ in the sum. {ANSWER}"
+    for treatment, label in (("keep", ""), ("leave_out", "leaks_attempts")):
+        found = looked(Filters(leaks_attempts=treatment), reasoning=reasoning, answer_text=leak)
+        assert found == (label, ResponseSignals(True, 0.0, 0, leaks_attempts=True))
+    told = dataclasses.replace(ASKED, text=f"{ASKED.text} The solver had three attempts.")
+    said = deliberation(rf"All attempts agree. {ANSWER}", reasoning="Attempts 1 and 2 differ.")
+    assert not look_at_deliberation(told, SHOWN, said, STRICT)[1].leaks_attempts
 
 
 def test_how_much_is_a_copy_is_the_builds_to_say():
@@ -115,7 +131,7 @@ def test_how_much_is_a_copy_is_the_builds_to_say():
 
 def test_the_signs_are_measured_whatever_the_label():
     seen = looked(label="incorrect", answer_text=COPY)
-    assert seen == ("not_correct", ResponseSignals(True, 1.0, 0))
+    assert seen == ("not_correct", ResponseSignals(True, 1.0, 0, False))
 
 
 def test_what_was_shown_bounds_the_numbers_and_may_be_repeated():
@@ -132,7 +148,7 @@ def test_what_was_shown_bounds_the_numbers_and_may_be_repeated():
 
 def test_an_attempt_is_looked_at_without_others():
     assert look_at_trajectory(ASKED, trajectory(ANSWER), Filters()) == ""
-    of_deliberations = ("ignores_attempts", "false_claims")
+    of_deliberations = ("ignores_attempts", "false_claims", "leaks_attempts")
     alone = {code: fault for code, fault in FAULTS.items() if code not in of_deliberations}
     for code, fault in alone.items():
         found = look_at_trajectory(ASKED, trajectory(**{"answer_text": ANSWER, **fault}), Filters())
@@ -144,6 +160,18 @@ def test_blanks_at_the_ends_change_no_label(code, blanks):
     fields = {"answer_text": ANSWER, "reasoning": USES, **FAULTS.get(code, {})}
     spaced = {name: f"{blanks}{fields[name]}{blanks}" for name in ("answer_text", "reasoning")}
     assert looked(**{**fields, **spaced}) == looked(**fields)
+
+
+SAID = st.lists(st.sampled_from([USES, LEAK, ANSWER, "Five.", "All attempts agree."])).map(
+    "\n".join
+)
+
+
+@given(SAID, SAID)
+def test_a_used_answer_leaks_nothing_whatever_was_thought(reasoning, answer_text):
+    label, signs = looked(reasoning=reasoning, answer_text=answer_text)
+    assert label or not signs.leaks_attempts
+    assert signs.leaks_attempts == looked(reasoning="", answer_text=answer_text)[1].leaks_attempts
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

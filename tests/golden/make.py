@@ -3,8 +3,8 @@
     python tests/golden/make.py                          all of them, and the micro models' journal
     python tests/golden/make.py printed/build.txt ...    these alone: a change that is meant
 
-Run it with tests/helpers and tests/helpers/servers in PYTHONPATH. Results are those of the program
-that is installed.
+Run it with tests/helpers, tests/helpers/servers and scripts in PYTHONPATH. Results are those of the
+program that is installed.
 """
 
 import shutil

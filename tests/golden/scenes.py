@@ -48,6 +48,7 @@ PACKED = 4096  # larger ones are stored compressed, but for what a person reads
 EXPORTS = ("trl", "verl", "llamafactory", "ms-swift", "axolotl")
 LEFT_OUT = ("config.yaml", "heavydistill_reward.py")
 OF_EVALUATION = 12  # data of more runs of the page, those of the crossing, are no different
+KEEP = "--set=filters.leaks_attempts=keep"  # the server's models speak of attempts in their answers
 SIZES = ("--k=3", "--d=2", "--limit=6", "--seed=5")
 
 
@@ -178,7 +179,7 @@ def served(stage: Stage) -> None:
 
 def sets(stage: Stage) -> None:
     """Sets for both roles and for RL, of one run and of two, with a problem that is known."""
-    built = ("--student=model", "--set=validation=0.3", "--seed=1")
+    built = ("--student=model", "--set=validation=0.3", "--seed=1", KEEP)
     stage.run(
         "build", "build", "runs/served", *built, "--preset=natural", "--against=known.jsonl",
         "--set=filters.length_quantile=0.9", "--set=sets.per_problem=3", "--out=sets/served",
@@ -193,7 +194,7 @@ def asked_again(stage: Stage) -> None:
     """Deliberations for sets that have none, and prompts chosen for a checkpoint."""
     stage.run(
         "", "build", "runs/strong", "--student=model", "--preset=natural",
-        "--redeliberate", "--teacher=served", f"--endpoint={stage.url}", "--seed=2",
+        "--redeliberate", "--teacher=served", f"--endpoint={stage.url}", "--seed=2", KEEP,
         "--set=sets.widths=[3]", "--set=redeliberate.d=2", "--set=redeliberate.endpoint.retries=0",
         "--set=redeliberate.endpoint.tokenizer=model", "--set=redeliberate.journal=journals/again",
         "--set=redeliberate.sampling.max_tokens=512", "--out=sets/redeliberated",

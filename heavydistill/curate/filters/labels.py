@@ -11,7 +11,8 @@ agree", 所有尝试都错了), or examine them ("comparing the attempts"). As a
 reports how often attempts show the same signs, although their authors saw no other attempts.
 The opposite fault is a copy: ``copied`` is the largest share of an answer's sequences of eight
 words that occur in one attempt. What it says of the attempts may be false
-(``text.checked_claims``), although its final answer is right.
+(``text.checked_claims``), although its final answer is right. And its answer alone may speak of
+them (a leak), although its reader saw none.
 
 Not covered: a deliberation that uses the attempts without mentioning them; languages other than
 English and Chinese; an answer copied from the thinking of an attempt.
@@ -34,7 +35,7 @@ from heavydistill.store.sets.set_rows import USED
 from heavydistill.text.checked_claims import checked_claims
 from heavydistill.text.languages import other_language
 from heavydistill.text.leaks import leaks_reference
-from heavydistill.text.mentions import named
+from heavydistill.text.mentions import named, speaks_of_attempts
 from heavydistill.text.words import runs_of, words_of
 from heavydistill.verifiers.final_answers import final_answers
 
@@ -85,6 +86,7 @@ class ResponseSignals(NamedTuple):
     uses_attempts: bool  # Whether it refers to them
     copied: float  # Largest share of its answer copied from one attempt, 0 to 1
     false_claims: int  # Number of claims that are false or contradict its own answer
+    leaks_attempts: bool  # Whether its answer speaks of them
 
 
 def look_at_deliberation(
@@ -98,6 +100,7 @@ def look_at_deliberation(
         uses_attempts=uses_attempts(spoken(deliberation), len(shown), problem.transcript),
         copied=copied(deliberation.answer_text, [attempt.answer_text for attempt in shown]),
         false_claims=sum(each.is_false for each in checked_claims(deliberation, shown)),
+        leaks_attempts=speaks_of_attempts(deliberation.answer_text, problem.transcript),
     )
     label = _unsound(problem, deliberation)
     if not label and filters.uses_attempts and not signs.uses_attempts:
@@ -106,6 +109,8 @@ def look_at_deliberation(
         label = "false_claims"
     if not label and signs.copied >= filters.most_copied:
         label = "verbatim_copy"
+    if not label and filters.leaks_attempts == "leave_out" and signs.leaks_attempts:
+        label = "leaks_attempts"
     return label or _out_of_place(problem, shown, deliberation, filters), signs
 
 

@@ -116,6 +116,9 @@ class Attention(Section):
     deliberations: int  # number of finished, correct deliberations
     using: int  # deliberations that refer to the attempts
     false_claims: int = 0  # deliberations with a false claim about an attempt
+    leaks_attempts: int | None = None
+    """Deliberations whose answer speaks of the attempts; null if a version did not count them."""
+    leaks_without_thinking: int = 0  # those of them that have no thinking
     blind: int  # number of correct attempts, written without other attempts: the control
     blind_using: int  # correct attempts in which the same signs were found
 

@@ -39,6 +39,7 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("ignores_attempts", "it shows no sign that it worked with the attempts"),
     ("false_claims", "it calls an attempt right or wrong against its verdict or its own answer"),
     ("verbatim_copy", "its answer is one of the attempts, word for word"),
+    ("leaks_attempts", "its answer speaks of the attempts, which a user never sees"),
     ("leaks_reference", "it mentions a reference answer, which it was not shown"),
     ("other_language", "its thinking or its answer is not in the language of the problem"),
     ("too_long", "it is longer than most responses that pass the checks above"),
@@ -120,6 +121,7 @@ class DeliberationRow(Deliberation):
     uses_attempts: bool  # whether it refers to the attempts; see ``filters.labels``
     copied: float  # maximum share of its answer copied from one attempt; see ``filters.labels``
     false_claims: int  # number of claims that are false by the verdicts or by its own answer
+    leaks_attempts: bool  # whether its answer, without the thinking, speaks of the attempts
     tokens: int  # see ``TrajectoryRow``
 
 

@@ -156,6 +156,7 @@ def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
 
     problem_row = ProblemRow(id=problem, **posed, split=split, label="", detail="", runs=["run"])
     counted = {"label": "", "uses_attempts": True, "copied": 0.0, "false_claims": 0, "tokens": 20}
+    counted["leaks_attempts"] = False
     rl = RlRow(
         prompt=asked,
         **posed,
