@@ -120,7 +120,8 @@ def _advice(manifest: Manifest) -> Iterator[str]:
     if without and manifest.deliberations.get("leaks_attempts"):
         yield (
             f"{without:,} right deliberations without thinking speak of the attempts in their "
-            "answer and are left out: --set filters.leaks_attempts=keep uses them."
+            "answer and are left out: generate --prompt deliberator=tagged has the model think "
+            "first, and --set filters.leaks_attempts=keep uses them as they are."
         )
     for asked in manifest.asked:
         cost = "unknown" if asked.cost_usd is None else f"${asked.cost_usd:,.2f}"
