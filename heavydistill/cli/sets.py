@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -26,7 +27,7 @@ from heavydistill.config.yaml import load
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import Grid, Line, counted, listed, part
 from heavydistill.report.terminal import going_on, print_command, print_grid, print_lines, say
-from heavydistill.schema import TOO_FEW_USABLE, Stratum
+from heavydistill.schema import TOO_FEW_USABLE, Label, Stratum
 
 if TYPE_CHECKING:
     from heavydistill.curate.imports.import_pools import ImportResult
@@ -52,7 +53,8 @@ _REFILTER_FLAGS = (
 _IMPORT_FLAGS = (
     Flag("format", name="from", needed=True),
     Flag("out", needed=True),
-    *flags_of("problems.columns problems.verifier problems.verifier_args model problems.limit"),
+    *flags_of("problems.columns problems.verifier problems.verifier_args model"),
+    *flags_of("licence=license problems.limit"),
 )
 
 
@@ -328,6 +330,8 @@ def import_(
         return
     print_summary(imported.summary, console, full=full)
     print_lines(_notes(imported), console)
+    if disagreeing := _labels(imported.labels):
+        print_grid(disagreeing, console)
     if marker := imported.marker:
         say(marker_found(marker), console)
         again = same_command("--out", f"{folder}-marker", "--verifier-args", marker_value(marker))
@@ -361,9 +365,22 @@ def _solutions(imported: ImportResult) -> Iterator[str]:
         )
 
 
+def _labels(counts: Mapping[str, Counter[Label]]) -> Grid | None:
+    """Return our verdicts by the files' labels; None if no decided verdict contradicts a label."""
+    if not counts["right"]["incorrect"] + counts["wrong"]["correct"]:
+        return None
+    verdicts: tuple[Label, ...] = ("correct", "incorrect", "undecided")
+    lines = [
+        Line(f"labelled {name}", [f"{counts[name][verdict]:,}" for verdict in verdicts])
+        for name in ("right", "wrong")
+    ]
+    return Grid(["Answers, by our verdict", *verdicts], lines)
+
+
 def _notes(imported: ImportResult) -> Iterator[str]:
     """Yield the counts of the files' rows, and anything unusual about them."""
-    from heavydistill.curate.imports.formats import SUMMARIES
+    from heavydistill.curate.imports.datasets import REPEATED
+    from heavydistill.curate.imports.outputs import SUMMARIES
     from heavydistill.report.summary import marker_noted
 
     record, labels = imported.record, imported.labels
@@ -376,11 +393,14 @@ def _notes(imported: ImportResult) -> Iterator[str]:
     if labelled := labels["right"].total() + labels["wrong"].total():
         agreeing = part(labels["right"]["correct"] + labels["wrong"]["incorrect"], labelled)
         yield f"Labels of the files that agree with our verdicts: {agreeing}; ours are kept."
+    if record["licences"]:
+        yield f"Answers by licence, for the cards: {listed(record['licences'])}."
     for reason, left_out in record["left_out"].items():
         yield f"Left out, {reason}: {left_out['rows']:,} row(s)"
         yield from (f"  {what}" for what in left_out["first"])
     notes = {
         "summaries are left out, because their attempts are not in the file": record.get(SUMMARIES),
+        "solutions are not repeated, because an earlier row shows them": record.get(REPEATED),
         "answers have no finish reason: with a text they count as finished": record[
             "finish_reasons_assumed"
         ],

@@ -19,7 +19,19 @@ from heavydistill.config.run import Budget, Pruning, PythonFiles, Verifying
 from heavydistill.config.yaml import Section, load
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
-FormatName = Literal["heavyskill", "pacore", "nemo", "answers", "solutions"]
+FormatName = Literal[
+    "answers",
+    "solutions",
+    "batch",
+    "inspect",
+    "nemo",
+    "heavyskill",
+    "pacore",
+    "matharena",
+    "parallel-think",
+    "genselect",
+    "nemotron-math",
+]
 
 
 class Sets(Section):
@@ -199,7 +211,9 @@ class ImportedProblems(Section):
 
     columns: dict[str, str] = Field(default_factory=dict)
     """Column of the files for each field, e.g. ``{text: question, answers: model_*}``. Fields:
-    those of a run's ``problems.columns``, and answers (a column, or a pattern for several)."""
+    those of a run's ``problems.columns``; answers (a column, or a pattern for several); and what
+    the files say of an answer: model, prompt_tokens, completion_tokens, finish_reason, cost and
+    label."""
     verifier: str | None = None
     """Verifier for rows that name none and have no options (default: math)."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)
@@ -217,12 +231,16 @@ class ImportConfig(Section):
     files: list[str] = Field(min_length=1)
     """Files with answers, all in the same format."""
     format: FormatName
-    """Format of the files: heavyskill (results and targets of the authors' code), pacore, nemo
-    (output-rs*.jsonl), answers (columns that --columns names) or solutions (one worked solution per
-    problem, for the thinker to learn)."""
+    """Format of the files: answers (columns that --columns names), solutions (one worked solution
+    per problem, for the thinker to learn), batch (results of vLLM or OpenAI, and their problems),
+    inspect (logs), nemo (output-rs*.jsonl), heavyskill (results and targets), or that of a dataset:
+    pacore, matharena, parallel-think, genselect, nemotron-math."""
     problems: ImportedProblems = ImportedProblems()
     model: str | None = Field(default=None, min_length=1)
     """Model that wrote the answers, for rows that name none (default: unknown)."""
+    licence: str | None = Field(default=None, min_length=1)
+    """Licence of the files, e.g. cc-by-nc-sa-4.0, for rows that name none in a column license. The
+    card of what is published from them has it."""
     verify: Verifying = Verifying()
     out: str = Field(min_length=1)
     """Folder of the new run, which must be new or empty."""

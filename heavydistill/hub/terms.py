@@ -28,6 +28,8 @@ _MOST_NAMES = 12
 # The family of reasoning-gym whose templates are problems of GSM8K's test split.
 _OF_GSM8K = "gsm_symbolic"
 HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
+# Licences of datasets as the Hub names them, e.g. cc-by-nc-sa-4.0.
+_HUB_LICENCE = re.compile(r"(cc-by(-nc)?(-sa|-nd)?-\d\.\d|cc0-1\.0|odc-by|mit|apache-2\.0)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _FINDINGS = {
     "restricted": "Training models on these texts is restricted by the terms of",
@@ -126,15 +128,23 @@ def licence_of(
 
     A licence is named only if every author's terms allow training, all authors have the same
     licence, and the problems are bundled or generated; otherwise the licence is ``other`` with the
-    reason. A licence in the options has precedence.
+    reason. If all runs have imported answers of one licence, it is that licence. A licence in the
+    options has precedence; the reason then still names that of imported answers.
     """
+    imported = [run.summary.get("licences") or [] for run in manifest.runs]
+    names = sorted({name for licences in imported for name in licences})
+    answers = f"the licence of imported answers is {', '.join(names)}"
     if options.licence is not None:
-        return chosen(options.licence)
+        licence = chosen(options.licence)
+        return Licence(licence.name, f"{licence.because}; {answers}") if names else licence
     licences = sorted({author.licence or "unknown" for author in authors})
     sources = problem_sources(manifest)
     elsewhere = [name for name in sources if name != "micro" and not name.startswith("gym:")]
     if obstacle := _unclear_terms(authors, options):
-        return Licence("other", obstacle)
+        return Licence("other", f"{obstacle}; {answers}" if names else obstacle)
+    if names:
+        is_one = len(names) == 1 and all(imported) and _HUB_LICENCE.fullmatch(names[0])
+        return Licence(names[0] if is_one else "other", answers)
     if len(licences) > 1 or licences[0] not in HUB_LICENCES:
         return Licence("other", f"the licences of the models are: {', '.join(licences)}")
     if elsewhere:

@@ -109,10 +109,18 @@ def write(
         "option_orders_kept": orders_kept(problems),
         "left_out": left_out,
     }
+    if licences := _licences(run.config.pools):
+        record["licences"] = licences
     with writing(folder):
         (folder / "config.yaml").write_text(dump_config(run.config), encoding="utf-8")
         (folder / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
     return summary, len(rejected), missing
+
+
+def _licences(pools: str | None) -> list[str]:
+    """Return the licences of imported answers among the pools of a run."""
+    file = Path(pools or "") / "summary.json"
+    return json_of(text_in(file)).get("licences", []) if pools and file.is_file() else []
 
 
 def all_traces(run: Path) -> Iterator[Trace]:

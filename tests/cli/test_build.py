@@ -333,6 +333,17 @@ def test_nemo_files_become_a_run_that_can_be_shown(bring, call, tmp_path):
     assert code == 0 and "model: r1" in printed
 
 
+def test_labels_that_contradict_our_verdicts_are_a_table(bring, tmp_path):
+    rows = [nemo_row(answer=answer, symbolic_correct=answer < 43) for answer in (42, 41, 43)]
+    files = [lines(tmp_path / f"output-rs{n}.jsonl", row) for n, row in enumerate(rows)]
+    out = tmp_path / "run"
+    printed = bring(*files, "--from=nemo", "--license=CC BY-NC 4.0", f"--out={out}")
+    assert "agree with our verdicts: 2 of 3" in printed
+    table = [line.split() for line in printed.splitlines() if "labelled" in line]
+    assert table == [["labelled", "right", "1", "1", "0"], ["labelled", "wrong", "0", "1", "0"]]
+    assert "Answers by licence, for the cards: 3 cc-by-nc-4.0." in printed
+
+
 def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
     result = document(tmp_path / "result.json", heavyskill_row())
     targets = document(tmp_path / "targets.json", [{"query": EGGS, "target": "42"}])
@@ -364,7 +375,7 @@ def test_worked_solutions_are_counted_and_lead_to_a_build(bring, call, tmp_path)
         (["--from=pacore"], "Give the right --from"),
         (
             ["--from=nvidia"],
-            "--from: must be 'heavyskill', 'pacore', 'nemo', 'answers' or 'solutions'",
+            "--from: must be 'answers', 'solutions', 'batch', 'inspect', 'nemo', 'heavyskill'",
         ),
         (["--from=nemo", "--columns=text"], "Write --columns NAME=VALUE,..."),
         (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),

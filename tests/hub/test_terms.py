@@ -7,6 +7,7 @@ import pytest
 from messages import message
 from set_folders import ASKED, manifest, write_sets
 
+from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.terms import authors_of, licence_of
 from heavydistill.store.sets.folder import Manifest, RunUsed
 
@@ -89,6 +90,31 @@ def test_the_licence_is_one_only_where_everything_is_known(models, source, licen
     told = by(*models, source=source)
     found = licence_of(told, authors_of(told))
     assert found.name == licence and because in found.because
+
+
+@pytest.mark.parametrize(
+    ("licences", "licence"),
+    [
+        ([["cc-by-nc-sa-4.0"]], "cc-by-nc-sa-4.0"),
+        ([["cc-by-4.0"], ["cc-by-4.0"]], "cc-by-4.0"),
+        ([["cc-by-4.0"], ["cc-by-sa-4.0"]], "other"),
+        ([["cc-by-4.0"], []], "other"),
+        ([["my-own-licence"]], "other"),
+    ],
+)
+def test_the_licence_of_imported_answers_is_that_of_the_sets(licences, licence):
+    runs = [
+        RunUsed(name=f"run{n}", traces=2, config={}, summary={"licences": names})
+        for n, names in enumerate(licences)
+    ]
+    told = by("qwen3-8b").model_copy(update={"runs": runs})
+    found = licence_of(told, authors_of(told))
+    assert found.name == licence and licences[0][0] in found.because
+    assert "licence of imported answers" in found.because
+    unknown = by("someone/else").model_copy(update={"runs": runs})
+    assert licence_of(unknown, authors_of(unknown)).name == "other"
+    own = licence_of(told, authors_of(told), PublishOptions(repo_id="", licence="mit"))
+    assert own.name == "mit" and licences[0][0] in own.because
 
 
 @pytest.mark.parametrize(

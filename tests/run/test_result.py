@@ -61,6 +61,17 @@ def test_an_interrupted_run_keeps_the_rows_that_it_did_not_come_to(tmp_path):
     assert before and before.may_go_on and not before.changed
 
 
+@pytest.mark.parametrize("licences", [["cc-by-nc-4.0"], None])
+def test_the_licences_of_imported_pools_are_handed_on(tmp_path, licences):
+    given = {} if licences is None else {"licences": licences}
+    (tmp_path / "summary.json").write_text(json.dumps(given))
+    run = resolve(RunConfig(pools=str(tmp_path)))
+    written = rows(tmp_path / "rows", {problem.id: "a" for problem in PROBLEMS})
+    write(run, PROBLEMS, written, tmp_path / "run", None)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary.get("licences") == licences
+
+
 def test_rows_of_problems_that_have_changed_are_left_out_and_counted(tmp_path, caplog):
     old = tmp_path / "old"
     write(RUN, PROBLEMS, rows(tmp_path / "1", {"p0": "a", "p1": "b"}), old, tmp_path / "none")

@@ -41,14 +41,16 @@ import heavydistill
 from heavydistill.config.run import Problems
 from heavydistill.config.sets import FormatName, ImportConfig
 from heavydistill.config.yaml import as_section
-from heavydistill.curate.imports.formats import FORMATS, UNKNOWN_MODEL, ImportedAttempt, by_seed
+from heavydistill.curate.imports.attempts import ATTEMPT_FIELDS, UNKNOWN_MODEL, ImportedAttempt
+from heavydistill.curate.imports.formats import FORMATS, LICENCE
+from heavydistill.curate.imports.outputs import by_seed
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.heavy import voting
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.problems.columns import DEFAULT_VERIFIER, FIELDS, columns_of
 from heavydistill.problems.loading import OnChecked, fit_problems, refusal
 from heavydistill.problems.options import orders_kept
-from heavydistill.problems.tables import Table, TableRow, choices, rows_of
+from heavydistill.problems.tables import Table, TableRow, choices
 from heavydistill.schema import (
     OK,
     TOO_FEW_USABLE,
@@ -144,6 +146,8 @@ def import_pools(
             traces = _traces(pools, judges, tally, show)
             write_traces(traces, new / TRACES_FOLDER)
         summary = summarize(read_traces(new))
+        if not tally.without_cost:
+            summary.usage["thinking"].cost_usd = tally.cost_usd
         record = _record(config, pools, tally)
         numbers = {
             **dataclasses.asdict(summary),
@@ -151,6 +155,7 @@ def import_pools(
             "missing": 0,
             "option_orders_kept": orders_kept(pools.problems),
             "left_out": sum(each.rows for each in pools.left_out.values()),
+            "licences": sorted(pools.licences),
         }
         for name, content in (("summary.json", numbers), (RECORD, record)):
             text = json.dumps(content, indent=2, ensure_ascii=False)
@@ -177,7 +182,7 @@ class ImportedPools:
         self.files = _files(config)  # in the order of their answers in the pools
         columns = config.problems.columns
         self._verifier = registry.get(config.problems.verifier or DEFAULT_VERIFIER)
-        known = (*FIELDS, "answers")
+        known = (*FIELDS, "answers", *ATTEMPT_FIELDS)
         if unknown := next((field for field in columns if field not in known), None):
             raise ProblemsError(
                 f"problems.columns.{unknown}: there is no such field",
@@ -189,6 +194,7 @@ class ImportedPools:
         self.rows = [0] * len(self.files)  # Number of rows of each file
         self.without_answers = 0  # Rows with only the reference of another row
         self.left_out: dict[str, SkippedRows] = {}  # Rows by reason
+        self.licences: Counter[str] = Counter()  # Rows with answers, by their licence
         self._faults: list[ProblemsError] = []
         self._waiting = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._waiting.close)
@@ -222,7 +228,7 @@ class ImportedPools:
         """Return one group for each readable row."""
         pools = []
         for place, file in enumerate(self.files):
-            for row in rows_of(file, file.name):
+            for row in self.format.rows(file):
                 self.rows[place] += 1
                 if self.rows[place] == 1 and (lacks := self.format.lacks(row.values)):
                     raise _other_format(self._config.format, lacks, row)
@@ -235,6 +241,9 @@ class ImportedPools:
                 except ProblemsError as fault:
                     self._leave_out("unreadable", 1, fault.what, fault.fix)
                     continue
+                named = row.values.get(LICENCE)
+                if licence := named if isinstance(named, str) and named else self._config.licence:
+                    self.licences["-".join(licence.lower().split())] += 1
                 row = dataclasses.replace(row, values=values)
                 pools.append(_Group(file, row, [self._waiting.tell()], len(attempts)))
                 pickle.dump(attempts, self._waiting)
@@ -242,10 +251,16 @@ class ImportedPools:
                 raise ProblemsError(f"{file.name} holds no rows", "Give files with answers.")
         if not pools:
             raise self._refusal("No row of the files has answers")
-        for values in (group.row.values for group in pools if self.format.targets):
-            if values["reference"] is None:
-                values["reference"] = self.format.targets.get(str(values["text"]))
-        return pools
+        return [group for group in pools if self._is_complete(group)]
+
+    def _is_complete(self, group: _Group) -> bool:
+        """Add what rows without answers say of a problem; False if that leaves its row out."""
+        try:
+            group.row = self.format.complete(group.row)
+        except ProblemsError as fault:
+            self._leave_out("unreadable", 1, fault.what, fault.fix)
+            return False
+        return True
 
     def _grouped(self, rows: list[_Group]) -> list[_Group]:
         """Return one group for each problem that has enough answers."""
@@ -374,6 +389,7 @@ class _Tally:
         self.verifiers: set[str] = set()
         self.refused = SkippedRows()  # Answers without the verdict correct
         self.assumed = self.unclear = 0
+        self.cost_usd, self.without_cost = 0.0, 0  # Known costs, and answers without one
 
     def trace(self, pool: ImportedPool, judged: Sequence[TimedVerdict]) -> Trace:
         """Count a judged pool and return its trace."""
@@ -385,6 +401,8 @@ class _Tally:
             self.verifiers.add(timed.verdict.verifier)
             self.assumed += attempt.is_assumed
             self.unclear += attempt.is_label_unclear
+            self.cost_usd += max(attempt.cost_usd, 0)
+            self.without_cost += attempt.cost_usd < 0
             trajectories.append(dataclasses.replace(attempt.trajectory, verdict=timed.verdict))
             if not timed.verdict.is_correct:
                 self.refused.add(f"{pool.problem.source}: {_why(pool.problem, timed.verdict)}")
@@ -428,7 +446,7 @@ def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[s
         "heavydistill": heavydistill.__version__,
         "format": config.format,
         "files": [{"name": file.name, "rows": rows} for file, rows in names_and_rows],
-        "columns": {**pools.columns, "answers": pools.format.answers},
+        "columns": {**pools.columns, "answers": pools.format.answers, **pools.format.beside},
         "rows": sum(pools.rows),
         "rows_without_answers": pools.without_answers,
         "rows_joined": pools.joined,
@@ -440,8 +458,11 @@ def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[s
         "not_correct": dataclasses.asdict(tally.refused),
         "finish_reasons_assumed": tally.assumed,
         "labels_unclear": tally.unclear,
+        "cost_usd": round(tally.cost_usd, 6),
+        "costs_unknown": tally.without_cost,
         **pools.format.notes,
         "models": dict(sorted(tally.models.items())),
+        "licences": dict(sorted(pools.licences.items())),
         "verifiers": sorted(tally.verifiers),
         "labels": {
             name: {label: counts[label] for label in LABELS}

@@ -19,7 +19,7 @@ from import_files import (
 )
 from messages import message
 
-from heavydistill.curate.imports.formats import attempt_of, attempts_of
+from heavydistill.curate.imports.attempts import attempt_of, attempts_of
 from heavydistill.curate.imports.import_pools import ImportedPool, ImportedPools
 from heavydistill.errors import ProblemsError
 
@@ -58,9 +58,7 @@ def test_an_object_says_more_than_its_text():
             "latency_s": 1.5,
         },
         "here",
-        model="other",
-        label=True,
-        finish_reason="stop",
+        {"model": "other", "label": True, "finish_reason": "stop", "cost": 0.5},
     )
     said = attempt.trajectory
     assert (said.reasoning, said.answer_text) == ("2 and 2", "It is 4.")
@@ -79,7 +77,7 @@ def test_an_object_says_more_than_its_text():
     ],
 )
 def test_a_finish_reason_that_the_file_gives_is_kept(said, finish, failure):
-    attempt = attempt_of("It is 4.", "here", finish_reason=said)
+    attempt = attempt_of("It is 4.", "here", {"finish_reason": said})
     said = attempt.trajectory
     assert (said.finish_reason, said.failure) == (finish, failure)
     assert not attempt.is_assumed and said.answer_text == "It is 4."
@@ -89,7 +87,7 @@ def test_a_finish_reason_that_the_file_gives_is_kept(said, finish, failure):
     ("label", "read"), [(True, True), (0, False), (1.0, True), ("yes", None), (0.5, None)]
 )
 def test_a_label_is_right_or_wrong_or_none(label, read):
-    attempt = attempt_of("4", "here", label=label)
+    attempt = attempt_of("4", "here", {"label": label})
     assert attempt.label is read and attempt.is_label_unclear == (read is None)
     assert not attempt_of("4", "here").is_label_unclear
 
@@ -111,7 +109,10 @@ def test_half_a_character_makes_an_answer_a_failure():
         (lambda: attempt_of({"text": 4}, "f:1"), "an answer is of type int"),
         (lambda: attempt_of(4, "f:1"), "an answer is of type int"),
         (lambda: attempts_of("4", "f:1"), "the answers are of type str, not a list"),
-        (lambda: attempts_of(["4"], "f:1", labels=[]), "1 answers, but not as many labels"),
+        (
+            lambda: attempts_of(["4"], "f:1", {"label": []}),
+            "1 answers, but 0 values for their label",
+        ),
     ],
 )
 def test_what_is_no_answer_is_an_error_with_its_place(call, says):
