@@ -326,11 +326,12 @@ def contents(path: Path) -> str:
 
 
 def timeless(value: Any) -> Any:
-    """A value without latencies, hashes of files, and configurations of runs."""
+    """A value without latencies, hashes of files, versions, and configurations of runs."""
     if isinstance(value, dict):
         kept = {key: each for key, each in value.items() if key not in ("latency_s", "config")}
-        if isinstance(kept.get("files"), dict):
-            kept["files"] = list(kept["files"])
+        for name in ("files", "versions"):
+            if isinstance(kept.get(name), dict):
+                kept[name] = list(kept[name])
         return {key: timeless(each) for key, each in kept.items()}
     return [timeless(each) for each in value] if isinstance(value, list) else value
 
