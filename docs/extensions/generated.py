@@ -79,7 +79,9 @@ TEXTS: dict[str, Callable[[], str]] = {
     "distill-keys": partial(training, "distill"),
     "trace-columns": partial(columns, Trace),
     "turn-columns": partial(columns, Turn),
-    "training-columns": partial(columns, set_rows.SftRow, set_rows.RlRow),
+    "training-columns": partial(
+        columns, set_rows.SftRow, set_rows.RlRow, set_rows.PairRow, set_rows.LabelledRow
+    ),
     "view-columns": partial(
         columns,
         set_rows.ProblemRow,

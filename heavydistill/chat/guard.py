@@ -17,8 +17,8 @@ answer follows. The loss does not show this. The guard examines the tokens of a 
                         token
     too_long            the row has more tokens than fit
 
-Rows are dataclasses of ``store.sets.set_rows``, or dicts read from parquet. Not covered: the
-quality of a row; responses of several turns.
+Rows are dataclasses of ``store.sets.set_rows``, or dicts read from parquet. Both completions of a
+pair are examined. Not covered: the quality of a row; responses of several turns.
 """
 
 from __future__ import annotations
@@ -74,7 +74,28 @@ def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
 
 def guard(chat: Chat, rows: Iterable[SftRow | Mapping[str, Any]], max_tokens: int) -> list[Fault]:
     """Return the faults of rows rendered by ``chat``, in the order of the rows."""
-    return [fault for row in rows for fault in Inspection(chat, row, max_tokens).faults()]
+    sides = (side for row in rows for side in sides_of(row))
+    return [fault for side in sides for fault in Inspection(chat, side, max_tokens).faults()]
+
+
+def sides_of(row: SftRow | Mapping[str, Any]) -> list[SftRow | Mapping[str, Any]]:
+    """Return a row for each completion of a pair, read from parquet; other rows as they are."""
+    if isinstance(row, SftRow) or "chosen" not in row:
+        return [row]
+    sides: list[SftRow | Mapping[str, Any]] = []
+    for side, generation in (("chosen", "generation"), ("rejected", "rejected_generation")):
+        (turn,) = row[side]
+        thinking, _, answer = turn["content"].rpartition(TAGS[1])
+        sides.append(
+            {
+                **row,
+                "completion": row[side],
+                "reasoning": turn.get("reasoning_content") or thinking.removeprefix(TAGS[0]),
+                "answer_text": answer,
+                "generation": row[generation],
+            }
+        )
+    return sides
 
 
 class Inspection:

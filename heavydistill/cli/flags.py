@@ -253,6 +253,8 @@ def _type(annotation: object) -> Any:
         return _type(choices[0])
     if origin in (Union, UnionType):
         return _type(next(choice for choice in choices if choice is not NoneType))
+    if origin is list:
+        return list[_type(choices[0])]  # type: ignore[misc]
     return str if origin in (Literal, dict) else annotation
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _CONFIGS = ((5e8, "135m"), (2.5e9, "1.7b"), (1.2e10, "4b-lora"), (math.inf, "32b-qlora"))
 _UNKNOWN, _MOST_ON_CPU = 4e9, 1e9
 _BUILD_FLAGS = (
-    *flags_of("preset student out redeliberate.teacher"),
+    *flags_of("preset also student out redeliberate.teacher"),
     *flags_of("redeliberate.endpoint.base_url=endpoint redeliberate.budget"),
     *flags_of("redeliberate.endpoint.tokenizer", "Model"),
     *flags_of("chat_template system prompts=prompt sets.written_by=cache-from", "Sets"),
@@ -232,7 +232,8 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="Trainer: trl, verl, llamafactory, ms-swift, axolotl, or a plug-in's; or gguf.",
+            help="Trainer: trl, unsloth, verl, openrlhf, nemo-rl, llamafactory, ms-swift, axolotl, "
+            "tinker, or a plug-in's; or gguf.",
         ),
     ],
     out: Annotated[
@@ -246,7 +247,7 @@ def export(
         typer.Option(help="Weights of a GGUF file: bf16 (default), f16, f32, q8_0, q5_1 or q4_0."),
     ] = None,
 ) -> None:
-    """Export training sets for TRL, verl, LLaMA-Factory, ms-swift or axolotl, or a model as GGUF.
+    """Export training sets for another trainer, or a model as GGUF.
 
     The folder of a trainer holds the rows, a configuration for each set, the reward for RL, and a
     README.md with the commands to train with. With `--to gguf`, it holds a trained or merged model

@@ -57,6 +57,8 @@ def whole(role: str, text: str) -> str:
     names = set(FIELD.findall(text))
     if role == "thinker":
         return text if "problem" in names else f"{{{{problem}}}}\n\n{text}"
+    if role not in _SHORT:
+        return text
     short, long = _SHORT[role]
     if not names.isdisjoint({*FIELDS[role]} - {short}):
         return text

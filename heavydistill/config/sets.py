@@ -19,6 +19,7 @@ from heavydistill.config.run import Budget, Pruning, PythonFiles, Verifying
 from heavydistill.config.yaml import Section, load
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
+FurtherSet = Literal["preferences", "unpaired", "critiques"]
 FormatName = Literal[
     "answers",
     "solutions",
@@ -134,6 +135,10 @@ class BuildConfig(Section):
     context)."""
     seed: int = Field(default=0, ge=0)
     """Seed of all random choices."""
+    also: list[FurtherSet] = Field(default_factory=list)
+    """Further training sets, of right and wrong responses: preferences (pairs, for DPO and reward
+    models), unpaired (labelled responses, for KTO) or critiques (an attempt and what is true of
+    it). Several may be given."""
     sets: Sets = Sets()
     cache: CacheCut = CacheCut()
     filters: Filters = Filters()

@@ -37,6 +37,7 @@ from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.redact import key_variable_of, name_alone, portable_config
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
+    FURTHER,
     TRAINED,
     VIEWS,
     Attention,
@@ -197,12 +198,14 @@ def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
 
 
 def _guarded(build: BuildState, folder: Path) -> dict[str, int]:
-    """Check a sample of each set with the guard, and return the number of rows checked.
+    """Check a sample of each set but ``rl`` with the guard; return the number of rows checked.
 
     Raises ConfigError if a row has a fault.
     """
     seen = {}
-    for name in ("sft_deliberator", "sft_thinker"):
+    for name in _trained(build.config):
+        if name == "rl":
+            continue
         rows: list[dict[str, Any]] = []
         for split in splits_of(folder, name):
             file = file_of(folder, name, split)
@@ -213,6 +216,14 @@ def _guarded(build: BuildState, folder: Path) -> dict[str, int]:
     return seen
 
 
+def _trained(config: BuildConfig) -> list[str]:
+    """Return the names of the training sets of a build."""
+    return [
+        *TRAINED,
+        *(name for word, names in FURTHER.items() if word in config.also for name in names),
+    ]
+
+
 def _manifest(
     build: BuildState,
     written: SetWriter,
@@ -221,7 +232,8 @@ def _manifest(
 ) -> Manifest:
     used = [note for note in build.sets if not note.sft_label or not note.rl_label]
     own = sum(build.own_names.issuperset(note.thinkers) for note in used)
-    rows = {name: {split: written.counts[name][split] for split in SPLITS} for name in TRAINED}
+    trained = _trained(build.config)
+    rows = {name: {split: written.counts[name][split] for split in SPLITS} for name in trained}
     by_label = {name: _by_label(written.counts[name]) for name in VIEWS}
     return Manifest(
         heavydistill=version("heavydistill"),
@@ -255,6 +267,7 @@ def _manifest(
             for note in build.sets
         ),
         attention=Attention(**{name: build.attention[name] for name in Attention.model_fields}),
+        pairs=written.contrast.pairs,
         student_written=Fraction(part=own, whole=len(used)),
         retention=Fraction(part=written.plain, whole=sum(rows["sft_deliberator"].values())),
         recut=written.recut,
@@ -262,7 +275,7 @@ def _manifest(
         sources=sorted(filter(None, written.behind["sources"])),
         prompts=sorted(written.behind["prompts"]),
         verifiers=sorted(written.behind["verifiers"]),
-        tokens={name: quantiles(written.lengths[name]) for name in TRAINED},
+        tokens={name: quantiles(written.lengths[name]) for name in trained},
         benchmarks=build.screen.used,
         guarded=guarded,
         asked=asked,
@@ -315,6 +328,8 @@ def _content(config: BuildConfig) -> dict[str, object]:
         del tree["filters"]["more"]
     if not config.system:
         del tree["system"]
+    if not config.also:
+        del tree["also"]
     if not any(tree["prompts"].values()):
         del tree["prompts"]
     if asked := tree["redeliberate"]:

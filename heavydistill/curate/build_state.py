@@ -323,10 +323,13 @@ class BuildState:
         except BudgetError:
             return None
 
+    def language_of(self, source: SourceRun) -> str:
+        """Return the language of the prompts of a run."""
+        return source.config.language if source.config else "en"
+
     def wording(self, role: prompts.Role, source: SourceRun, problem: Problem) -> prompts.Prompt:
-        language = source.config.language if source.config else "en"
-        own = self.prompts_of(source)
-        return prompts.load(role, self._domain_of(source, problem), language, own)
+        domain, own = self._domain_of(source, problem), self.prompts_of(source)
+        return prompts.load(role, domain, self.language_of(source), own)
 
     def prompts_of(self, source: SourceRun) -> OwnPrompts:
         """Return the user's prompts for the rows of a run: those of the build, or of the run."""
@@ -340,7 +343,8 @@ class BuildState:
         """Run the first pass: make notes on all traces.
 
         Raises ConfigError if ``--cache-from`` excludes the authors of all attempts, or if the
-        configuration names ``filters.false_claims`` and a run has no verdicts on its attempts.
+        configuration names ``filters.false_claims`` or ``also`` and a run has no verdicts on its
+            attempts.
         """
         total, done = sum(source.size for source in self.sources), 0
         writers: set[str] = set()
@@ -366,14 +370,18 @@ class BuildState:
             )
 
     def _require_no_claims(self, source: SourceRun) -> None:
-        """Raise an error if the claims of a run without verdicts were to be checked."""
-        filters = self.config.filters
+        """Raise an error if a run without verdicts was to have its claims checked, or pairs."""
+        filters, key, fix = self.config.filters, "", ""
         if filters.false_claims == "leave_out" and "false_claims" in filters.model_fields_set:
+            key, fix = "filters.false_claims", "set filters.false_claims to keep"
+        if self.config.also:
+            key, fix = "also", "leave out also"
+        if key:
             raise ConfigError(
-                f"filters.false_claims: the run {source.name} has no attempt with the verdict "
-                "correct or incorrect, so no claim about its attempts can be checked",
+                f"{key}: the run {source.name} has no attempt with the verdict correct or "
+                "incorrect, so no claim about its attempts can be checked",
                 "Judge the run again with `heavydistill replay RUN --out FOLDER`, which sends no "
-                "request, or set filters.false_claims to keep.",
+                f"request, or {fix}.",
             )
 
     def look_at_deliberation(

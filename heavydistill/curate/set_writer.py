@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from heavydistill.chat.student import Student
 from heavydistill.curate.build_state import BuildState, SetOfTrace, SourceRun, TraceNote
 from heavydistill.curate.candidates import generator
+from heavydistill.curate.contrast import ContrastRows, Responses
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace
@@ -22,6 +25,7 @@ from heavydistill.store.sets.set_rows import (
     USED,
     CacheRow,
     DeliberationRow,
+    PairRow,
     ProblemRow,
     RlRow,
     SftRow,
@@ -70,6 +74,7 @@ class SetWriter:
         self._files = SetFiles(folder)
         self._thinker_rows: Counter[str] = Counter()
         self._problems_written: set[str] = set()
+        self.contrast = ContrastRows(build.config.also, self._row)
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         """Numbers of rows: of each set by split, of each view by label."""
         self.lengths: dict[str, list[int]] = defaultdict(list)  # Row lengths of each set, in tokens
@@ -117,32 +122,39 @@ class SetWriter:
 
     def finish(self) -> None:
         """Add the plain problems to the rows of the deliberator, and close the files."""
-        for split in SPLITS:
-            if written := self._files.opened.pop(("sft_thinker", split), None):
+        for kind, split in itertools.product(("sft", "preferences", "unpaired"), SPLITS):
+            if written := self._files.opened.pop((f"{kind}_thinker", split), None):
                 written.close()
-                self._write_retention(split, written.rows)
+                self._write_retention(kind, split, written.rows)
         self._files.close()
 
     def _write_thinker_rows(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
         problem, config = trace.problem, self._build.config
         student, most = self._build.student, self._build.max_tokens
-        pairs = zip(trace.pool, note.trajectories, strict=True)
+        pairs = [*zip(trace.pool, note.trajectories, strict=True)]
         passed = [(attempt, known) for attempt, known in pairs if not known.label]
         if not passed:
             return
         texts = [f"{attempt.reasoning}\n{attempt.answer_text}" for attempt, _ in passed]
         wording = self._build.wording("thinker", source, problem)
         prompt = thinker_prompt(problem.text, wording)
+        make = partial(sft_row, student, most, problem, run=source.name)
+        rows: dict[str, SftRow] = {}
         for place in most_different(texts, generator(config.seed, "thinker", problem.id)):
             attempt, known = passed[place]
             if self._thinker_rows[problem.id] == config.thinker.per_problem:
                 known.label = "not_chosen"
                 continue
-            row = sft_row(student, most, prompt, attempt, problem, run=source.name)
+            row = make(prompt, attempt)
             known.label = self._row("sft_thinker", row)
-            if not known.label:
+            if isinstance(row, SftRow):
+                rows[attempt.id] = row
                 self._thinker_rows[problem.id] += 1
                 self.behind["prompts"].add(wording.version)
+        most_rows, language = config.thinker.per_problem, self._build.language_of(source)
+        self.contrast.add(
+            Responses("thinker", prompt, problem, pairs, rows, most_rows, make), language
+        )
 
     def _write_set(self, of_trace: SetOfTrace, deliberations: Sequence[Deliberation]) -> None:
         problem, note, cache = of_trace.problem, of_trace.note, of_trace.cache
@@ -158,12 +170,20 @@ class SetWriter:
         pairs = [*zip(deliberations, note.deliberations, strict=True)]
         if not note.sft_label:
             chosen = [(each, known) for each, known in pairs if not known.label]
+            run, stratum = about["run"], note.stratum
+            make = partial(sft_row, student, most, problem, run=run, cache=read.id, stratum=stratum)
+            rows: dict[str, SftRow] = {}
             for each, known in chosen:
-                of_set = {"run": about["run"], "cache": read.id, "stratum": note.stratum}
-                row = sft_row(student, most, read.prompt, each, problem, **of_set)
+                row = make(read.prompt, each)
                 known.label = self._row("sft_deliberator", row)
-            if all(known.label for _, known in chosen):
+                if isinstance(row, SftRow):
+                    rows[each.id] = row
+            if not rows:
                 note.sft_label = chosen[-1][1].label
+            most_rows = self._build.config.filters.per_set
+            self.contrast.add(
+                Responses("deliberator", read.prompt, problem, pairs, rows, most_rows, make)
+            )
         for each, known in pairs:
             self._is_behind("deliberator", each)
             if note.sft_label:
@@ -226,22 +246,25 @@ class SetWriter:
         if generation.verdict:
             self.behind["verifiers"].add(generation.verdict.verifier)
 
-    def _write_retention(self, split: Split, available: int) -> None:
-        """Copy rows of the thinker to the deliberator's rows, up to the share ``retention``."""
-        own = self._files.opened.get(("sft_deliberator", split))
+    def _write_retention(self, kind: str, split: Split, available: int) -> None:
+        """Copy rows of the thinker to the deliberator's rows, up to the share ``retention``.
+
+        ``kind`` is the first part of the names of both sets.
+        """
+        name = f"{kind}_deliberator"
+        own = self._files.opened.get((name, split))
         if not own:
             return
         share = self._build.config.retention
         copies = min(available, round(share / (1 - share) * own.rows))
         rng = generator(self._build.config.seed, "retention", split)
         chosen = set(rng.sample(range(available), copies))
-        for number, row in enumerate(rows_in(file_of(self._folder, "sft_thinker", split))):
+        self.plain += len(chosen) if kind == "sft" else 0
+        self.counts[name][split] += len(chosen)
+        for number, row in enumerate(rows_in(file_of(self._folder, f"{kind}_thinker", split))):
             if number in chosen:
                 own.copy(row)
-                self.plain += 1
-                self.counts["sft_deliberator"][split] += 1
-                tokens = row["prompt_tokens"] + row["completion_tokens"]
-                self.lengths["sft_deliberator"].append(tokens)
+                self.lengths[name].append(row["prompt_tokens"] + row["completion_tokens"])
 
     def _view(self, name: str, kind: type[_Kind], value: Any, **more: Any) -> _Kind:
         """Write a row of a view, with the fields of ``value`` and ``more``, and return it."""
@@ -250,14 +273,14 @@ class SetWriter:
         self._files.writer(name, "train", kind).write(row)
         return row
 
-    def _row(self, name: str, row: SftRow | RlRow | str) -> str:
+    def _row(self, name: str, row: SftRow | PairRow | RlRow | str) -> str:
         """Write a row of a set and return ``USED``; if given a label, only return the label."""
         if isinstance(row, str):
             return row
         split = self._build.problems[row.problem].split
         assert split is not None  # excluded problems have no rows
         self.counts[name][split] += 1
-        learnt = row.completion_tokens if isinstance(row, SftRow) else 0
+        learnt = 0 if isinstance(row, RlRow) else row.completion_tokens
         self.lengths[name].append(row.prompt_tokens + learnt)
         self._files.writer(name, split, type(row)).write(row)
         return USED
@@ -266,9 +289,9 @@ class SetWriter:
 def sft_row(
     student: Student,
     max_tokens: int,
+    problem: Problem,
     prompt: str,
     generation: Generation,
-    problem: Problem,
     *,
     run: str,
     cache: str = "",

@@ -1,9 +1,9 @@
-"""Prompt templates ("wordings") of thinker, deliberator, chooser and judge, versioned by hash.
+"""Prompt templates ("wordings") of all roles, versioned by hash.
 
 A wording is a Markdown file ``prompts/ROLE.DOMAIN.LANGUAGE.md``, or one of the user's, which
-``config.prompts`` reads; its fields are described there. Judge and chooser have one file per
-language. Fields are found before any text of a user or a model is inserted, so that no problem and
-no trajectory can fill one.
+``config.prompts`` reads; its fields are described there. Judge, chooser and critic have one file
+per language. Fields are found before any text of a user or a model is inserted, so that no problem
+and no trajectory can fill one.
 
 The deliberator's wording states the four requirements of HeavySkill (arXiv 2605.02396, section 2.2
 and Figure 7): consensus is a signal and not a proof; if all attempts are wrong, learn from the
@@ -32,7 +32,7 @@ from heavydistill.heavy.pruning import defuse
 from heavydistill.schema import Problem
 
 Role = Literal["thinker", "deliberator", "chooser"]
-Kind = Literal["thinker", "deliberator", "chooser", "judge", "skill"]
+Kind = Literal["thinker", "deliberator", "chooser", "judge", "critic", "skill"]
 
 _FOLDER = resources.files("heavydistill.heavy") / "prompts"
 _LANGUAGES = {"en": "English", "zh": "Chinese"}
@@ -138,6 +138,11 @@ def judge_prompt(language: str, own: str | None = None, replies: Replies = "verd
     if own is None:
         return _ours("judge", "general", language)
     return _own("judge", own, language, replies)
+
+
+def critic_prompt(language: str) -> Prompt:
+    """The prompt of a critic, which is shown a problem and one attempt at it."""
+    return _ours("critic", "general", language)
 
 
 def own_versions(config: RunConfig) -> dict[str, list[str]]:

@@ -53,6 +53,11 @@ _ROWS = {
     "sft_deliberator": "prompt: a candidate set; completion: a deliberation on it",
     "sft_thinker": "prompt: a problem; completion: an attempt at it",
     "rl": "prompt: a candidate set; with the verifier's reference and arguments",
+    "preferences_deliberator": "a right and a wrong deliberation on one candidate set",
+    "preferences_thinker": "a right and a wrong attempt at one problem",
+    "unpaired_deliberator": "a deliberation on a candidate set, and whether it is right",
+    "unpaired_thinker": "an attempt at a problem, and whether it is right",
+    "critiques": "prompt: a problem and an attempt; completion: what is true of the attempt",
 }
 _STAGES = ("trajectories", "deliberations")
 _EXAMPLE = ("text", "reasoning", "answer_text", "reference")  # fields of a row in the example

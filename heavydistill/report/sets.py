@@ -11,7 +11,7 @@ from rich.console import Console
 
 from heavydistill.report.grid import Grid, Line, listed, part
 from heavydistill.report.terminal import print_grid, print_lines, say
-from heavydistill.store.sets.folder import TRAINED, Manifest
+from heavydistill.store.sets.folder import Manifest
 
 _LABELLED = ("problems", "trajectories", "deliberations")
 STRATA_COLUMNS = {  # columns of ``store.sets.folder.Strata``, with their titles
@@ -50,6 +50,15 @@ def _selection(manifest: Manifest) -> Iterator[str]:
         why = listed({label: count for label, count in counts.items() if label != "used"})
         used = f"{counts.get('used', 0):,} of {sum(counts.values()):,} used"
         yield f"{view.capitalize()}: {used}{why and f'; left out: {why}'}"
+    for role, pairs in manifest.pairs.items():
+        if pairs.length_ratio is None:
+            continue
+        kinds = listed({"wrong": pairs.wrong, "false claim": pairs.false_claim})
+        yield (
+            f"Pairs of the {role}, by what is rejected: {kinds}; median length of chosen / "
+            f"rejected {pairs.length_ratio:.2f}; right responses without a pair {pairs.alone:,}, "
+            f"rejected ones that do not fit {pairs.unfit:,}"
+        )
 
 
 def strata(manifest: Manifest) -> Grid:
@@ -76,8 +85,8 @@ def rows(manifest: Manifest) -> Grid:
     not check.
     """
     lines = []
-    for name in TRAINED:
-        splits, tokens = manifest.rows[name], manifest.tokens[name]
+    for name, splits in manifest.rows.items():
+        tokens = manifest.tokens[name]
         lengths = [f"{tokens[key]:,}" if tokens else "-" for key in ("p50", "p95", "max")]
         guarded = f"{manifest.guarded[name]:,}" if name in manifest.guarded else "-"
         counts = [f"{splits[split]:,}" for split in ("train", "validation")]
@@ -132,6 +141,14 @@ def _advice(manifest: Manifest) -> Iterator[str]:
     trained = [splits for splits in manifest.rows.values() if splits["train"]]
     if trained and not any(splits["validation"] for splits in trained):
         yield "No rows for validation: a larger share of problems, --set validation=N, gives some."
+    for role, pairs in manifest.pairs.items():
+        if pairs.length_ratio is None:
+            given, more = ("cache", "--d") if role == "deliberator" else ("problem", "--k")
+            yield (
+                f"preferences_{role} has no pairs, because no {given} with a right response that "
+                f"is used has a wrong one too: `heavydistill generate` with a higher {more}, or "
+                "harder problems, may give some."
+            )
     if manifest.undeliberated:
         how = "--redeliberate requests them"
         if manifest.asked:

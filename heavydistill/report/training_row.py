@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.chat.guard import Inspection
+from heavydistill.chat.guard import Inspection, sides_of
 from heavydistill.chat.student import Student, student_of_sets
 from heavydistill.errors import ConfigError
 from heavydistill.report.terminal import folded, plain
@@ -86,6 +86,14 @@ def print_tokens(
                 style="yellow",
             )
         )
+    for side in sides_of(row):
+        _print_side(side, student, manifest, console, full)
+
+
+def _print_side(
+    row: Any, student: Student, manifest: folders.Manifest, console: Console, full: bool
+) -> None:
+    """Print the tokens of a row, or of one completion of a pair, and its faults."""
     chat = student.chat
     if "completion" in row:
         inspection = Inspection(chat, row, manifest.student.max_tokens)
@@ -166,8 +174,9 @@ def _first_row(
 def _print_field(field: str, value: object, console: Console, full: bool) -> None:
     if field == "completion":
         return  # its two parts follow
-    if field == "prompt" and isinstance(value, list):
-        value = "\n\n".join(turn["content"] for turn in value)
+    if field in ("prompt", "chosen", "rejected") and isinstance(value, list):
+        turns = (turn.get(key) for turn in value for key in ("reasoning_content", "content"))
+        value = "\n\n".join(filter(None, turns))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     label = Text(f"{field}: ", style="dim")
     if "\n" in text or len(text) > _LONG:

@@ -17,6 +17,7 @@ steps in words; an equation that is no step but looks like one (``2 + 3 = 6 - 1`
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -57,11 +58,21 @@ class Step(NamedTuple):
 
 def read_steps(text: str) -> list[Step]:
     """Return the steps of a text in their order; a division by zero is none."""
+    return [step for _, step in _found(text)]
+
+
+def first_false_step(text: str) -> str:
+    """Return the first false step of a text as ``a op b = c``; empty if there is none."""
+    return next((written for written, step in _found(text) if not step.is_true), "")
+
+
+def _found(text: str) -> Iterator[tuple[str, Step]]:
+    """Yield the steps of a text, each with its text in plain signs."""
     plain = _LATEX.sub(lambda m: "/" if m[0] == r"\div" else "*", _BULLET.sub("", text))
-    plain = plain.translate(_SPELLINGS)
-    found = (match for match in _STEP.finditer(plain) if match["left"])
-    steps = (_step(match["operation"], *match.group("left", "right", "value")) for match in found)
-    return [step for step in steps if step]
+    for match in _STEP.finditer(plain.translate(_SPELLINGS)):
+        left, operation, right, value = match.group("left", "operation", "right", "value")
+        if left and (step := _step(operation, left, right, value)):
+            yield f"{left} {operation} {right} = {value}", step
 
 
 def number(text: str) -> Fraction | None:

@@ -233,7 +233,7 @@ def student(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def _made(student: Student, generation: Generation, max_tokens: int = 1000) -> SftRow | str:
-    return sft_row(student, max_tokens, "What is 2 + 3?", generation, problem(), run="run")
+    return sft_row(student, max_tokens, problem(), "What is 2 + 3?", generation, run="run")
 
 
 def test_the_parts_of_a_row_are_those_of_its_completion(student):

@@ -46,6 +46,7 @@ RESULTS, JOURNAL = HERE / "results", HERE / "journal"
 PACKED = 4096  # larger ones are stored compressed, but for what a person reads
 
 EXPORTS = ("trl", "verl", "llamafactory", "ms-swift", "axolotl")
+EXPORTS += ("openrlhf", "nemo-rl", "tinker", "unsloth")
 LEFT_OUT = ("config.yaml", "heavydistill_reward.py")
 OF_EVALUATION = 12  # data of more runs of the page, those of the crossing, are no different
 KEEP = "--set=filters.leaks_attempts=keep"  # the server's models speak of attempts in their answers

@@ -46,12 +46,13 @@ def wording(role: prompts.Role, domain: str, language: str) -> str:
 
 @pytest.mark.parametrize(("role", "domain", "language"), prompts.available())
 def test_every_wording_loads_and_its_version_is_that_of_its_text(role, domain, language):
-    if role == "judge":
-        prompt = prompts.judge_prompt(language)
+    if role in ("judge", "critic"):
+        prompt = getattr(prompts, f"{role}_prompt")(language)
     else:
         prompt = prompts.load(role, domain, language)
         assert prompts.of_version(prompt.version) == prompt
-    assert prompt.kind == role and set(FIELDS[role]) <= {*prompt.parts[1::2]}
+    needed = FIELDS.get(role, ("problem", "attempt"))  # no prompt of a user is a critic's
+    assert prompt.kind == role and set(needed) <= {*prompt.parts[1::2]}
     assert role != "thinker" or "{{" not in wording(role, domain, language)
     digest = hashlib.sha256(wording(role, domain, language).strip().encode()).hexdigest()
     assert prompt.version == f"{role}.{domain}.{language}@{digest[:12]}"
@@ -60,7 +61,9 @@ def test_every_wording_loads_and_its_version_is_that_of_its_text(role, domain, l
 def test_available_lists_exactly_these():
     expected = {(role, *pair) for role in ("thinker", "deliberator") for pair in DOMAINS}
     expected |= {
-        (role, "general", language) for role in ("judge", "chooser") for language in ("en", "zh")
+        (role, "general", language)
+        for role in ("judge", "chooser", "critic")
+        for language in ("en", "zh")
     }
     assert set(prompts.available()) == expected
 

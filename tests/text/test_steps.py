@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.text.steps import number, read_steps
+from heavydistill.text.steps import first_false_step, number, read_steps
 
 
 def told(text: str) -> list[str]:
@@ -55,6 +55,19 @@ def told(text: str) -> list[str]:
 )
 def test_steps_are_read_and_what_is_none_is_passed_over(text, steps):
     assert told(text) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("57 +87=134 -22=111, 1 + 1 = 3", "57 + 87 = 134"),
+        (r"4*3=12, $17 \times 25 = \boxed{1,425}$", "17 * 25 = 1,425"),
+        ("2 + 3 = 5", ""),
+        ("no step", ""),
+    ],
+)
+def test_the_first_false_step_is_told_as_it_is_written(text, step):
+    assert first_false_step(text) == step
 
 
 NUMBERS = st.integers(-999, 999)

@@ -2,7 +2,8 @@
 
     DIR/README.md             instructions for training
     DIR/SET/SPLIT.parquet     the rows in order; SPLIT.jsonl for some trainers
-    DIR/SET.yaml              a training configuration
+    DIR/SET.yaml              a training configuration; .sh or .py for some trainers
+    DIR/SET_reward.yaml       of ``preferences_ROLE``, the one of a reward model
     DIR/...                   further files that the trainer needs
     DIR/heavydistill_reward.py  the reward of ``rl``, see ``reward``
     DIR/manifest.json         a copy of the sets' manifest
@@ -10,8 +11,9 @@
 
 All trainers learn the same tokens: everything after the mark that opens the assistant turn, with
 thinking and end of turn, and nothing before it. TRL, verl and axolotl render the student's chat
-template from the messages of the sets. LLaMA-Factory and ms-swift have their own templates and get
-a response as one text; see ``_spoken``. Peculiarities:
+template from the messages of the sets; so do OpenRLHF and NeMo-RL, which add the end of sequence if
+another token ends the turn. LLaMA-Factory, ms-swift and tinker have their own templates and get a
+response as one text; see ``_spoken``. Peculiarities:
 
     verl          Its SFT dataset renders each turn separately, so that a template like Qwen3's
                   drops the thinking; ``heavydistill_sft.py`` renders prompt and conversation and
@@ -33,7 +35,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import shlex
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,6 +54,7 @@ from heavydistill.models.registry import profile_file
 from heavydistill.store.atomic import new_folder
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
+    FURTHER,
     MANIFEST,
     TRAINED,
     Manifest,
@@ -65,8 +70,13 @@ from heavydistill.verifiers import registry
 
 SFT = ("sft_deliberator", "sft_thinker")
 RL = "rl"
+TRAINED_ON = (*TRAINED, *(name for names in FURTHER.values() for name in names))
 REWARD = "heavydistill_reward.py"
 _TEMPLATES = Path(__file__).parent / "templates"
+SFT_SHARE = 0.2
+"""Weight of the loss of SFT on the chosen response in DPO."""
+_STAGES = {"preferences": ("dpo", "reward"), "unpaired": ("kto",), RL: (RL,)}
+"""Trainings on a set, by the first part of its name; ``sft`` on any other."""
 _OF_REWARD = ("problem", "text", "reference", "verifier", "verifier_args", "stratum", "success")
 
 Row = dict[str, Any]
@@ -82,6 +92,8 @@ class Export:
     rows: dict[str, dict[str, int]]  # Number of rows of each exported set, by split
     absent: dict[str, str]  # Reason for each set that is not exported
     longest_prompt: int  # Tokens of the longest ``rl`` prompt, with the generation prompt
+    weights: dict[str, dict[str, float]]
+    """Weights of the ``right`` and ``wrong`` rows for training, which balance each unpaired set."""
 
     @property
     def max_tokens(self) -> int:
@@ -103,13 +115,19 @@ class ExportTarget:
 
     title: str  # Name as the trainer's authors write it
     templates: Path
-    """Folder with sft.yaml.jinja, README.md.jinja and, if rewards are accepted, rl.yaml.jinja."""
+    """Folder with sft.yaml.jinja, README.md.jinja and, for what the trainer accepts of rewards,
+    pairs and labelled responses, rl.yaml.jinja and preferences.yaml.jinja."""
     version: str  # Version that the export was written for
     sft_row: Callable[[Row], Row]  # Converts a row for SFT
     rl_row: Callable[[Row, int], Row] | None = None  # Converts an ``rl`` row and its index
+    pair_row: Callable[[Row], Row] | None = None  # Converts a row of preferences
+    label_row: Callable[[Row], Row] | None = None  # Converts a row of an unpaired set
+    suffix: str = "yaml"  # Ending of the configurations, and of their templates
     in_parquet: bool = False  # Whether rows are parquet instead of JSON lines
     sft_command: str
     rl_command: str = ""
+    preference_commands: Mapping[str, str] = field(default_factory=dict)
+    """Commands of the trainings ``dpo``, ``reward`` and ``kto``, as far as there are any."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Name of each further file, and of its template (empty for an empty file); these files are
     written if a set of ``files_are_of`` is exported."""
@@ -118,13 +136,29 @@ class ExportTarget:
     @property
     def sets(self) -> tuple[str, ...]:
         """Return the names of the sets that the trainer supports."""
-        return TRAINED if self.rl_row else SFT
+        return tuple(name for name in TRAINED_ON if self._row_of(name))
 
     def rows(self, name: str, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows of a set in the trainer's format."""
         if name == RL and self.rl_row:
             return map(self.rl_row, rows, itertools.count())
-        return map(self.sft_row, rows)
+        return map(self._row_of(name) or self.sft_row, rows)
+
+    def commands(self, name: str) -> dict[str, str]:
+        """Return the command of each training on a set."""
+        own = {"sft": self.sft_command, RL: self.rl_command, **self.preference_commands}
+        return {stage: own[stage] for stage in stages_of(name) if stage in own}
+
+    def _row_of(self, name: str) -> Callable[..., Row] | None:
+        if name == RL:
+            return self.rl_row
+        own = {"dpo": self.pair_row, "kto": self.label_row}
+        return own.get(stages_of(name)[0], self.sft_row)
+
+
+def stages_of(name: str) -> tuple[str, ...]:
+    """Return the trainings on a set."""
+    return _STAGES.get(name.partition("_")[0], ("sft",))
 
 
 def export(sets: str | Path, to: str, out: str | Path) -> Export:
@@ -160,12 +194,12 @@ def _export(trainer: ExportTarget, sets: Path, out: Path) -> Export:
 def _read(sets: Path, trainer: ExportTarget) -> Export:
     manifest = read_manifest(sets)
     rows, absent = {}, {}
-    for name in TRAINED:
+    for name in manifest.rows:
         splits = splits_of(sets, name)
         if "train" not in splits:
             absent[name] = "the sets have no rows of it to train on"
         elif name not in trainer.sets:
-            absent[name] = f"{trainer.title} has no training with a verifier's reward"
+            absent[name] = f"it is not exported for {trainer.title}"
         elif name == RL and (needing := _needing_judge(sets, splits)):
             absent[name] = (
                 f"only a judge decides answers to problems of {needing}, and {trainer.title} has "
@@ -193,6 +227,7 @@ def _read(sets: Path, trainer: ExportTarget) -> Export:
         rows=rows,
         absent=absent,
         longest_prompt=max(prompts, default=0),
+        weights={name: _weights(sets, name) for name in rows if stages_of(name) == ("kto",)},
     )
     if exported.response_tokens < 1:
         raise ConfigError(
@@ -201,6 +236,16 @@ def _read(sets: Path, trainer: ExportTarget) -> Export:
             "Build the sets again with a larger max_tokens or a smaller cache.budget_tokens.",
         )
     return exported
+
+
+def _weights(sets: Path, name: str) -> dict[str, float]:
+    """Return weights of right and wrong rows, at least 1, with which both count alike."""
+    labels = [row["label"] for row in rows_in(file_of(sets, name, "train"), ["label"])]
+    right = sum(labels)
+    wrong = len(labels) - right
+    if not (right and wrong):
+        return {"right": 1.0, "wrong": 1.0}
+    return {"right": max(1.0, round(wrong / right, 2)), "wrong": max(1.0, round(right / wrong, 2))}
 
 
 def _needing_judge(sets: Path, splits: Iterable[str]) -> str:
@@ -242,11 +287,39 @@ def _spoken(row: Row) -> Row:
     thinking only in a separate field, they are ``<think>`` and ``</think>``, as in most templates.
     A response without thinking has no marks.
     """
-    (turn,) = row["completion"]
+    return {"messages": [*row["prompt"], _text_of(row["completion"])]}
+
+
+def _text_of(completion: list[Row]) -> Row:
+    (turn,) = completion
     text = turn["content"]
     if turn.get("reasoning_content"):
-        text = f"<think>\n{row['reasoning']}\n</think>\n\n{row['answer_text']}"
-    return {"messages": [*row["prompt"], {"role": turn["role"], "content": text}]}
+        text = f"<think>\n{turn['reasoning_content']}\n</think>\n\n{text}"
+    return {"role": turn["role"], "content": text}
+
+
+def _columns(*names: str) -> Callable[[Row], Row]:
+    """Return a converter that keeps these columns."""
+    return lambda row: {name: row[name] for name in names}
+
+
+def _ranked(row: Row) -> Row:
+    """Return a pair in NeMo-RL's columns."""
+    sides = enumerate((row["chosen"], row["rejected"]))
+    completions = [{"rank": rank, "completion": side} for rank, side in sides]
+    return {"context": row["prompt"], "completions": completions}
+
+
+def _spoken_pair(row: Row) -> Row:
+    """Return a pair in LLaMA-Factory's columns."""
+    sides = {side: _text_of(row[side]) for side in ("chosen", "rejected")}
+    return {"messages": row["prompt"], **sides}
+
+
+def _compared(row: Row) -> Row:
+    """Return a pair in the columns of tinker-cookbook."""
+    sides = {"completion_A": [_text_of(row["chosen"])], "completion_B": [_text_of(row["rejected"])]}
+    return {"comparison": {"prompt_conversation": row["prompt"], **sides}, "label": "A"}
 
 
 def _rewarded(row: Row, **more: object) -> Row:
@@ -272,17 +345,26 @@ def _verl_prompt(row: Row, index: int) -> Row:
 _VERL_CONFIG = "--config-path=$PWD --config-name={name}"
 _VERL_SFT = "torchrun --standalone --nproc_per_node=gpu -m verl.trainer.sft_trainer"
 
+_TRL = ExportTarget(
+    title="TRL",
+    templates=_TEMPLATES / "trl",
+    version="1.16",
+    sft_row=_columns("prompt", "completion"),
+    rl_row=_rewarded_prompt,
+    pair_row=_columns("prompt", "chosen", "rejected"),
+    label_row=_columns("prompt", "completion", "label"),
+    in_parquet=True,
+    sft_command="trl sft --config {name}.yaml",
+    rl_command="trl grpo --config {name}.yaml",
+    preference_commands={
+        stage: f"trl {stage} --config {{name}}.yaml" for stage in ("dpo", "reward", "kto")
+    },
+)
+_LLAMAFACTORY = "llamafactory-cli train {name}.yaml template=TEMPLATE"
+_NEMO = "uv run --project nemo-rl nemo-rl/examples/run_{stage}.py --config {{name}}.yaml"
+_UNSLOTH = "python heavydistill_unsloth.py {stage} {{name}}.yaml"
 TRAINERS = {
-    "trl": ExportTarget(
-        title="TRL",
-        templates=_TEMPLATES / "trl",
-        version="1.16",
-        sft_row=lambda row: {"prompt": row["prompt"], "completion": row["completion"]},
-        rl_row=_rewarded_prompt,
-        in_parquet=True,
-        sft_command="trl sft --config {name}.yaml",
-        rl_command="trl grpo --config {name}.yaml",
-    ),
+    "trl": _TRL,
     "verl": ExportTarget(
         title="verl",
         templates=_TEMPLATES / "verl",
@@ -299,7 +381,10 @@ TRAINERS = {
         templates=_TEMPLATES / "llamafactory",
         version="0.9.5",
         sft_row=_spoken,
-        sft_command="llamafactory-cli train {name}.yaml template=TEMPLATE",
+        pair_row=_spoken_pair,
+        label_row=lambda row: {**_spoken(row), "label": row["label"]},
+        sft_command=_LLAMAFACTORY,
+        preference_commands=dict.fromkeys(("dpo", "reward", "kto"), _LLAMAFACTORY),
         files={"dataset_info.json": "dataset_info.json.jinja"},
     ),
     "ms-swift": ExportTarget(
@@ -323,6 +408,49 @@ TRAINERS = {
         rl_command="PYTHONPATH=. axolotl train {name}.yaml",
         files={"heavydistill_axolotl/__init__.py": "", "heavydistill_axolotl/sft.py": "sft.py.txt"},
     ),
+    "openrlhf": ExportTarget(
+        title="OpenRLHF",
+        templates=_TEMPLATES / "openrlhf",
+        version="0.11",
+        sft_row=_TRL.sft_row,
+        pair_row=_TRL.pair_row,
+        suffix="sh",
+        sft_command="bash {name}.sh",
+        preference_commands=dict.fromkeys(("dpo", "reward"), "bash {name}.sh"),
+    ),
+    "nemo-rl": ExportTarget(
+        title="NeMo-RL",
+        templates=_TEMPLATES / "nemo-rl",
+        version="0.7",
+        sft_row=_whole,
+        pair_row=_ranked,
+        sft_command=_NEMO.format(stage="sft"),
+        preference_commands={
+            "dpo": _NEMO.format(stage="dpo"),
+            "reward": _NEMO.format(stage="rm"),
+        },
+    ),
+    "tinker": ExportTarget(
+        title="tinker-cookbook",
+        templates=_TEMPLATES / "tinker",
+        version="0.6",
+        sft_row=_spoken,
+        pair_row=_compared,
+        suffix="py",
+        sft_command="python {name}.py",
+        preference_commands={"dpo": "python {name}.py"},
+    ),
+    "unsloth": replace(
+        _TRL,
+        title="Unsloth",
+        templates=_TEMPLATES / "unsloth",
+        version="2026.10",
+        rl_row=None,
+        sft_command=_UNSLOTH.format(stage="sft"),
+        preference_commands={stage: _UNSLOTH.format(stage=stage) for stage in ("dpo", "kto")},
+        files={"heavydistill_unsloth.py": "heavydistill_unsloth.py.txt"},
+        files_are_of=TRAINED_ON,
+    ),
 }
 plugins.ship("exporter", TRAINERS)
 
@@ -340,12 +468,18 @@ def _files(trainer: ExportTarget, exported: Export) -> dict[str, str]:
         keep_trailing_newline=True,
     )
     templates.globals |= {"export": exported, "entry": _entry, "batch": _batch}
-    files, commands = {}, {}
+    templates.globals |= {"shell": shlex.quote, "text": json.dumps, "sft_share": SFT_SHARE}
+    files: dict[str, str] = {}
+    commands: dict[str, list[str]] = defaultdict(list)  # By ``sft``, ``rl`` and ``preferences``
     for name, rows in exported.rows.items():
-        command = trainer.rl_command if name == RL else trainer.sft_command
-        commands[name] = command.format(name=name)
-        template = templates.get_template("rl.yaml.jinja" if name == RL else "sft.yaml.jinja")
-        files[f"{name}.yaml"] = f"# {commands[name]}\n{template.render(name=name, rows=rows)}"
+        for stage, command in trainer.commands(name).items():
+            kind = stage if stage in ("sft", RL) else "preferences"
+            stem = f"{name}_reward" if stage == "reward" else name
+            commands[kind].append(command.format(name=stem))
+            text = templates.get_template(f"{kind}.{trainer.suffix}.jinja").render(
+                name=name, rows=rows, stem=stem, stage=stage, weights=exported.weights.get(name)
+            )
+            files[f"{stem}.{trainer.suffix}"] = f"# {commands[kind][-1]}\n{text}"
     if RL in exported.rows:
         text, switch = Path(reward.__file__).read_text(encoding="utf-8"), "PROMPT_OPENS_THINKING = "
         opens_thinking = exported.manifest.student.opens_thinking
@@ -356,8 +490,7 @@ def _files(trainer: ExportTarget, exported: Export) -> dict[str, str]:
         trainer=trainer,
         student=exported.manifest.student,
         where=_where(exported.model),
-        sft="\n".join(command for name, command in commands.items() if name != RL),
-        rl=commands.get(RL, ""),
+        **{kind: "\n".join(commands[kind]) for kind in ("sft", RL, "preferences")},
     )
     if not exported.rows.keys().isdisjoint(trainer.files_are_of):
         for name, source in trainer.files.items():

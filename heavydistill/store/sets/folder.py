@@ -26,7 +26,13 @@ from heavydistill.store.traces import count_rows as count_rows
 
 VIEWS = ("problems", "trajectories", "caches", "deliberations")
 TRAINED = ("sft_deliberator", "sft_thinker", "rl")
-SETS = (*VIEWS, *TRAINED)
+FURTHER = {
+    "preferences": ("preferences_deliberator", "preferences_thinker"),
+    "unpaired": ("unpaired_deliberator", "unpaired_thinker"),
+    "critiques": ("critiques",),
+}
+"""The sets that each word of ``also`` adds."""
+SETS = (*VIEWS, *TRAINED, *(name for names in FURTHER.values() for name in names))
 CHAT_TEMPLATE = "chat_template.jinja"
 FORMAT = "heavydistill-sets/1"
 
@@ -130,6 +136,17 @@ class Fraction(Section):
     whole: int  # size of the whole
 
 
+class PairCounts(Section):
+    """Pairs of ``preferences_ROLE``, plain problems of the deliberator not counted again."""
+
+    wrong: int = 0  # pairs whose rejected response is wrong
+    false_claim: int = 0  # pairs whose rejected deliberation is right, with a false claim
+    alone: int = 0  # right responses that have no rejected one of the same prompt left
+    unfit: int = 0  # rejected responses that cannot be rendered or do not fit the student
+    length_ratio: float | None = None
+    """Median of the tokens of a chosen response for each token of the rejected one."""
+
+
 class BenchmarkUsed(Section):
     """A benchmark with which problems were compared."""
 
@@ -186,6 +203,8 @@ class Manifest(Section):
     unfit: int = 0  # drawn sets that do not fit the student's context
     unmeasured: int = 0  # caches with too few judged deliberations for RL
     attention: Attention  # what deliberations make of the attempts
+    pairs: dict[str, PairCounts] = Field(default_factory=dict)
+    """Counts of the pairs of preferences, by role; empty without them."""
     student_written: Fraction  # share of the used sets that consist of the student's own attempts
     retention: Fraction  # share of plain problems in the rows of ``sft_deliberator``
     recut: int  # prompts that were pruned again to fit the student

@@ -10,8 +10,15 @@
     sft_thinker      prompt: a problem; completion: an attempt that passed every filter
     rl               prompt: a cache on which some deliberations are right and some are wrong
 
-The first four are views: they contain everything, with an empty ``label`` for used rows. Only the
-last three are split into train and validation, by problem.
+``also`` adds sets in which wrong responses are used too. Their right sides are rows of the SFT set
+of the same role, and the sets of the deliberator have plain problems, as its rows for SFT have:
+
+    preferences_ROLE prompt, and a right and a wrong completion (``PairRow``)
+    unpaired_ROLE    prompt, and a completion that is right or wrong (``LabelledRow``)
+    critiques        prompt: a problem and one attempt; completion: what is true of the attempt
+
+The first four are views: they contain everything, with an empty ``label`` for used rows. All others
+are split into train and validation, by problem.
 
 ``prompt`` and ``completion`` are conversations. The thinking in a completion is placed where the
 student's chat template expects it (see ``chat.student``); ``reasoning`` and ``answer_text`` also
@@ -148,8 +155,9 @@ class SftRow:
     completion: list[Message]  # one assistant turn, for the student's template
     reasoning: str  # thinking alone, without surrounding blanks; may be empty
     answer_text: str  # text after the thinking, without surrounding blanks
-    role: Literal["thinker", "deliberator"]
-    """Role that the row trains; plain problems among the deliberator's rows have ``thinker``."""
+    role: Literal["thinker", "deliberator", "critic"]
+    """Role that the row trains; plain problems among the deliberator's rows have ``thinker``, and
+    critiques have ``critic``."""
     problem: str  # id of the problem
     run: str  # name of the run
     generation: str  # id of the trajectory or deliberation
@@ -165,6 +173,54 @@ class ThoughtfulSftRow(SftRow):
     """A row for a student whose template takes the thinking from a separate field."""
 
     completion: list[ThoughtfulMessage]  # type: ignore[assignment]
+
+
+Kind = Literal["right", "wrong", "false_claim"]
+"""Right (of a deliberation: also without a false claim), wrong, or right with a false claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledRow(SftRow):
+    """A row of ``unpaired_ROLE`` or ``critiques``."""
+
+    label: bool  # whether the completion is right; of a critique, whether the attempt is
+    kind: Kind  # right, wrong, or right with a false claim about an attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThoughtfulLabelledRow(LabelledRow):
+    """A row for a student whose template takes the thinking from a separate field."""
+
+    completion: list[ThoughtfulMessage]  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRow:
+    """A row of ``preferences_ROLE``: two completions of one prompt."""
+
+    prompt: list[Message]  # as in the SFT set of the role
+    chosen: list[Message]  # one assistant turn, for the student's template, as the next one
+    rejected: list[Message]  # the other turn
+    kind: Kind  # what is rejected: a wrong response, or a right one with a false claim
+    length_ratio: float  # tokens of ``chosen`` for each token of ``rejected``
+    role: Literal["thinker", "deliberator"]  # see ``SftRow``
+    problem: str  # id of the problem
+    run: str  # name of the run
+    generation: str  # id of the chosen trajectory or deliberation
+    rejected_generation: str  # id of the rejected one
+    cache: str  # id of the cache; empty for a thinker's row
+    stratum: Stratum | None  # stratum of the candidate set; null for a thinker's row
+    model: str  # model that wrote the chosen completion
+    prompt_tokens: int  # tokens before the answer, with the student's template
+    completion_tokens: int  # all other tokens of the longer completion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThoughtfulPairRow(PairRow):
+    """A row for a student whose template takes the thinking from a separate field."""
+
+    chosen: list[ThoughtfulMessage]  # type: ignore[assignment]
+    rejected: list[ThoughtfulMessage]  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
