@@ -299,7 +299,7 @@ def test_a_mistake_is_named_with_where_and_the_fix_before_anything_large_is_impo
         "trajectories per problem, at most 1,024.",
         "generate --seed -1": message("below_least", key="--seed", least=0),
         "import data/test.jsonl --from vllm --out new": "(got 'vllm'). Format of the files: "
-        "heavyskill",
+        "answers",
         "show runs": "runs is a folder of runs. Give one of them, e.g. runs/served.",
         "build --temperature 1": "Write --set redeliberate.sampling.temperature=VALUE.",
         "generate --teacher=./base": message("no_chat_template", tokenizer="of './base'"),
