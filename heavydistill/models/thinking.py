@@ -62,6 +62,14 @@ def split_reasoning(text: str, tags: Tags | None) -> tuple[str, str]:
     return _split(text, _BARE_HARMONY) if is_harmony else ("", text)
 
 
+def without_opening(thinking: str, tags: Tags | None) -> str:
+    """Thinking that came apart from the answer, without an opening tag at its beginning.
+
+    vLLM leaves the tag there if it sends several tokens in one event, as it does under load.
+    """
+    return thinking.removeprefix((tags or COMMON_TAGS)[0])
+
+
 class LiveText:
     """Passes on the text of one response while it is written, as thinking and as answer.
 
@@ -98,7 +106,8 @@ class LiveText:
         """Take new text: thinking that came apart from the answer, and all other text."""
         if thinking:
             self._place = "answer"
-            self._pass_on(thinking, "")
+            whole = thinking if self._has_thought else without_opening(thinking, self._tags)
+            self._pass_on(whole, "")
         self._waiting += text
         if self._place == "start":
             self._begin()

@@ -141,3 +141,13 @@ def test_thinking_and_answer_are_passed_on_as_soon_as_they_are_certain():
         ("", "an answer")
     ]  # maybe thinking, till its end
     assert _live(["an", " answer"], "an answer", is_plain=True) == [("", "an"), ("", " answer")]
+
+
+def test_a_tag_before_thinking_that_comes_apart_is_not_passed_on():
+    heard: list[tuple[str, str]] = []
+    live = LiveText(None, lambda *new: heard.append(new))
+    live.add("<think>\n3 +", "")
+    live.add(" 4 <think>", "")
+    live.add("", "7")
+    live.end("\n3 + 4 <think>", "7")
+    assert heard == [("\n3 +", ""), (" 4 <think>", ""), ("", "7")]

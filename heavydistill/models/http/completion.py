@@ -32,7 +32,7 @@ from heavydistill.models.http.replies import (
     token_counts,
 )
 from heavydistill.models.request import Response
-from heavydistill.models.thinking import Tags, split_reasoning
+from heavydistill.models.thinking import Tags, split_reasoning, without_opening
 from heavydistill.models.tool_calls import CallPieces
 from heavydistill.schema import Failure, FinishReason
 
@@ -336,7 +336,8 @@ class ChatCompletion:
 
     def _response(self, choice: _Choice, tags: Tags | None, seconds: float) -> Response:
         text = encodable("".join(choice.text))
-        reasoning, answer_text = encodable("".join(choice.reasoning)), text.strip()
+        thinking, answer_text = encodable("".join(choice.reasoning)), text.strip()
+        reasoning = without_opening(thinking, tags)
         if not reasoning:
             reasoning, answer_text = split_reasoning(text, tags)
         end = choice.finish_reason

@@ -240,6 +240,14 @@ def test_a_count_of_fewer_tokens_than_a_text_can_have_is_unknown(text, tokens, c
     assert response.completion_tokens == counted
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_tag_that_the_parser_of_a_server_left_before_the_thinking_is_none_of_it(streams):
+    part = "delta" if streams else "message"
+    said = {part: {"content": "7", "reasoning": "<think>\n3 + 4"}, "finish_reason": "stop"}
+    (response,) = read(completion(said), streams, 1)
+    assert (response.reasoning, response.answer_text) == ("\n3 + 4", "7")
+
+
 def test_who_answered_is_read_from_the_reply():
     names = {"model": "glm-4.6-fp8", "provider": "DeepInfra", "system_fingerprint": "fp_1"}
     for streams in (False, True):
