@@ -48,7 +48,8 @@ PACKED = 4096  # larger ones are stored compressed, but for what a person reads
 EXPORTS = ("trl", "verl", "llamafactory", "ms-swift", "axolotl")
 EXPORTS += ("openrlhf", "nemo-rl", "tinker", "unsloth")
 LEFT_OUT = ("config.yaml", "heavydistill_reward.py")
-OF_EVALUATION = 12  # data of more runs of the page, those of the crossing, are no different
+ON_PAGE = ("0", "2")  # the data of a run and of one of an evaluation: those of others are alike
+SUMMARIES = ("before", "after", "frozen")  # controls.json has the figures of the controls
 KEEP = "--set=filters.leaks_attempts=keep"  # the server's models speak of attempts in their answers
 SIZES = ("--k=3", "--d=2", "--limit=6", "--seed=5")
 
@@ -215,6 +216,8 @@ def exports(stage: Stage) -> None:
         stage.run(f"export-{trainer}", "export", "sets/served", f"--to={trainer}",
                   f"--out=exports/{trainer}")  # fmt: skip
         stage.keep(f"exports/{trainer}")
+        manifest = stage.kept.pop(f"exports/{trainer}/manifest.json")
+        assert manifest == stage.kept["sets/served/manifest.json"]
 
 
 def evaluation(stage: Stage) -> None:
@@ -226,6 +229,9 @@ def evaluation(stage: Stage) -> None:
         code=1,  # some requests are refused
     )  # fmt: skip
     stage.keep("runs/evaluation")
+    for path in Path("runs/evaluation").glob("*/summary.json"):
+        if path.parent.name not in SUMMARIES:
+            del stage.kept[str(path)]
 
 
 def planted(stage: Stage) -> None:
@@ -268,7 +274,7 @@ def page(stage: Stage) -> None:
     stage.run("report", "report", *runs, "--out=page.html")
     text = Path("page.html").read_text(encoding="utf-8")
     for name, data in embedded(text):
-        if int(name.split("-")[1]) < OF_EVALUATION:
+        if name.split("-")[1] in ON_PAGE:
             stage.kept[f"page/{name}.json"] = stage.still(data)
     stage.kept["page/cells.txt"] = stage.still("\n".join(cells(text)))
 
