@@ -58,12 +58,8 @@ def serve(
     answer, and single with one attempt. The configuration of a run serves with its wordings, cache
     and sampling. The command ends with Ctrl-C.
     """
-    if mcp and (given := sorted(keys.keys() & _OF_AN_ADDRESS.keys())):
-        flags = ", ".join(_OF_AN_ADDRESS[key] for key in given)
-        raise ConfigError(
-            f"--mcp offers tools at no address, so {flags} would have no effect",
-            f"Leave out either --mcp or {flags}.",
-        )
+    if mcp:
+        _refuse_address(keys)
     file = shipped_file("generate", config) if config else None
     asked = load(ServeConfig, file, keys)
     if file:
@@ -88,6 +84,15 @@ def serve(
             service.wait(has_ended)
         say("Stopping; requests in progress are cancelled", console)
     print_lines(service.figures.lines(), console)
+
+
+def _refuse_address(keys: dict[str, object]) -> None:
+    """Raise ConfigError if a flag sets an address, which --mcp has none of."""
+    if flags := ", ".join(_OF_AN_ADDRESS[key] for key in sorted(keys.keys() & _OF_AN_ADDRESS)):
+        raise ConfigError(
+            f"--mcp offers tools at no address, so {flags} would have no effect",
+            f"Leave out either --mcp or {flags}.",
+        )
 
 
 def _ended_of_agent(service: Service, stack: contextlib.ExitStack) -> Callable[[], bool]:

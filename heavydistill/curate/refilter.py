@@ -37,6 +37,7 @@ from heavydistill.curate.set_writer import SetFiles, quantiles, rl_row
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.contact import ServerProbe
+from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import profile_at, profile_file, revision_of
 from heavydistill.models.resolve import ResolvedRun, located
 from heavydistill.schema import Deliberation, from_row
@@ -119,19 +120,21 @@ def check(config: RefilterConfig, contact: ServerProbe | None = None) -> Refilte
         f"{lacking}\nUntil then its verdicts are undecided; fix it and give the command again."
         for lacking in registry.unavailable(kinds, config.verify)
     ]
-    model = run.deliberator.profile
+    warnings += _template_warnings(run.deliberator.profile, template, student)
+    return RefilterPlan(config, manifest, student, problems, run, volume, warnings, contact)
+
+
+def _template_warnings(model: Profile, template: Path, student: Student) -> Iterator[str]:
+    """Yield a warning if the checkpoint may read prompts in another form than those of the sets."""
     if model.kind == "endpoint" and template.is_file():
-        warnings.append(
-            f"The server of {model.name} must use the chat template of the sets, {template}."
-        )
+        yield f"The server of {model.name} must use the chat template of the sets, {template}."
     elif model.kind == "local" and not _renders_alike(model.model, student):
         copied = f"Copy {template} into its folder"
         fix = copied if template.is_file() else "Use one of that student"
-        warnings.append(
+        yield (
             f"{model.name} has another chat template than the sets, which are made for "
             f"{student.name}, so its prompts differ from those of its training.\n{fix}."
         )
-    return RefilterPlan(config, manifest, student, problems, run, volume, warnings, contact)
 
 
 def refilter(

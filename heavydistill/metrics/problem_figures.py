@@ -223,9 +223,8 @@ class RunTally:
         self.same_texts = 0  # problems whose trajectories are all the same long text
         self.readers: Counter[str] = Counter()  # number of caches by token counter
         self.judging = Judging()
-        judges = no_usage()
+        judges, statuses = no_usage(), Counter[str]()
         trajectories, deliberations = GenerationTally(), GenerationTally()
-        statuses: Counter[str] = Counter()
         for trace in traces:
             self.rows.append(ProblemFigures.of(trace))
             self.prompts |= prompts_of(trace)

@@ -81,22 +81,11 @@ def load_fit(
         ConfigError: The file of a user's verifier cannot be used.
         ProblemsError: The source or a row cannot be used, or a key has no effect on the source.
     """
-    source = config.source
-    is_gym = source.startswith("gym:")
-    idle = [] if is_gym else ["gym", "templates"]
-    if is_gym or source == "micro":
-        idle += ["columns", "shape", "within", "verifier", "verifier_args", "keep_option_order"]
-    if source == "micro":
-        idle += ["rewrite"]
-    for key in idle:
-        if getattr(config, key):
-            is_of_gym = key in ("gym", "templates")
-            fix = "Leave it out, or give gym:FAMILY." if is_of_gym else "Leave it out."
-            raise ProblemsError(f"problems.{key} has no effect on the source {source}", fix)
-    verify = verify or Verifying()
+    _require_effect(config)
+    source, verify = config.source, verify or Verifying()
     registry.load_own(verify.own)
     rewrite = rewrite_of(config)
-    if is_gym:
+    if source.startswith("gym:"):
         families = [family.strip() for family in source.removeprefix("gym:").split(",")]
         made, rejected = gym_problems(families, config, rewrite)
         if rewrite and known_unfit is None:
@@ -120,6 +109,22 @@ def load_fit(
     return replace(loaded, problems=loaded.problems[: config.limit], outside=outside)
 
 
+def _require_effect(config: Problems) -> None:
+    """Raise ProblemsError if a key is set that has no effect on the source."""
+    source = config.source
+    is_gym, idle = source.startswith("gym:"), list[str]()
+    if is_gym or source == "micro":
+        idle += ["columns", "shape", "within", "verifier", "verifier_args", "keep_option_order"]
+    if source == "micro":
+        idle += ["rewrite"]
+    fixes = dict.fromkeys(idle, "Leave it out.")
+    if not is_gym:
+        fixes |= dict.fromkeys(("gym", "templates"), "Leave it out, or give gym:FAMILY.")
+    for key, fix in fixes.items():
+        if getattr(config, key):
+            raise ProblemsError(f"problems.{key} has no effect on the source {source}", fix)
+
+
 def fit_problems(
     table: Table,
     config: Problems,
@@ -137,13 +142,8 @@ def fit_problems(
     problems, marker = _marked(problems)  # of all rows, so that it does not depend on the check
     flags, read = "", len(problems)
     if rewrite:
-        facts = {row.number: row.values for row in table.rows}
-        made = {number: rewrite(each, facts[number]) for number, each in problems.items()}
-        problems = {number: each for number, each in made.items() if each}
+        problems = _rewritten(problems, table, config, rewrite)
     rejected = read - len(problems)
-    if read and not problems:
-        what = f"problems.rewrite: {config.rewrite} left out all {read:,} problems"
-        raise ProblemsError(what, "Let the plug-in pass some of them.")
     if known_unfit is not None:
         problems = {number: problems[number] for number in problems.keys() - known_unfit}
         faults = {number: faults[number] for number in faults.keys() - known_unfit}
@@ -198,6 +198,22 @@ def _faults_of(
         fix = f"Add {flags}." if flags else fix
         faults[number] = ProblemsError(f"{where[number]}: {what}", fix)
     return faults, flags
+
+
+def _rewritten(
+    problems: Mapping[int, Problem], table: Table, config: Problems, rewrite: Rewrite
+) -> dict[int, Problem]:
+    """Return the problems that ``rewrite`` does not leave out, by number of their row.
+
+    Raises ProblemsError if it leaves out all.
+    """
+    facts = {row.number: row.values for row in table.rows}
+    made = {number: rewrite(each, facts[number]) for number, each in problems.items()}
+    kept = {number: each for number, each in made.items() if each}
+    if problems and not kept:
+        what = f"problems.rewrite: {config.rewrite} left out all {len(problems):,} problems"
+        raise ProblemsError(what, "Let the plug-in pass some of them.")
+    return kept
 
 
 def _check_references(

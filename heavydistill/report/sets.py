@@ -118,6 +118,18 @@ def _facts(manifest: Manifest) -> Iterator[str]:
     yield f"Benchmarks compared with: {compared or 'none'}."
 
 
+def _pairs_advice(manifest: Manifest) -> Iterator[str]:
+    """Yield how a set of pairs that is empty may get some."""
+    for role, pairs in manifest.pairs.items():
+        if pairs.length_ratio is None:
+            given, more = ("cache", "--d") if role == "deliberator" else ("problem", "--k")
+            yield (
+                f"preferences_{role} has no pairs, because no {given} with a right response that "
+                f"is used has a wrong one too: `heavydistill generate` with a higher {more}, or "
+                "harder problems, may give some."
+            )
+
+
 def _advice(manifest: Manifest) -> Iterator[str]:
     """Yield changes and requests made by the build, and ways to get more rows."""
     yield from (f"Chat template: {sentence}" for sentence in manifest.student.mended)
@@ -141,14 +153,7 @@ def _advice(manifest: Manifest) -> Iterator[str]:
     trained = [splits for splits in manifest.rows.values() if splits["train"]]
     if trained and not any(splits["validation"] for splits in trained):
         yield "No rows for validation: a larger share of problems, --set validation=N, gives some."
-    for role, pairs in manifest.pairs.items():
-        if pairs.length_ratio is None:
-            given, more = ("cache", "--d") if role == "deliberator" else ("problem", "--k")
-            yield (
-                f"preferences_{role} has no pairs, because no {given} with a right response that "
-                f"is used has a wrong one too: `heavydistill generate` with a higher {more}, or "
-                "harder problems, may give some."
-            )
+    yield from _pairs_advice(manifest)
     if manifest.undeliberated:
         how = "--redeliberate requests them"
         if manifest.asked:

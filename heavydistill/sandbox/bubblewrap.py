@@ -169,11 +169,9 @@ def _watched(
     kept = bytes(out[: limits.output_bytes]), bytes(err[: limits.output_bytes])
     if ended is not None:
         return SandboxResult(ended, -1, *kept, cpu_s)
-    return (
-        SandboxResult("signal", code - 128, *kept, cpu_s)
-        if code > 128
-        else SandboxResult("exit", code, *kept, cpu_s)
-    )
+    if code > 128:
+        return SandboxResult("signal", code - 128, *kept, cpu_s)
+    return SandboxResult("exit", code, *kept, cpu_s)
 
 
 def _read(sinks: dict[int, bytearray], reports: int, ends: int, limits: Limits) -> Ended | None:

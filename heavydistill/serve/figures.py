@@ -160,11 +160,8 @@ class _Exported:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        Gauge(
-            "heavydistill_requests_in_progress",
-            "Requests in progress.",
-            registry=self._registry,
-        ).set_function(in_progress)
+        name = "heavydistill_requests_in_progress"
+        Gauge(name, "Requests in progress.", registry=self._registry).set_function(in_progress)
 
     def ended(self, model: str, path: str, members: Sequence[Mapping[str, Any]]) -> None:
         self._requests.labels(model, path).inc()

@@ -365,10 +365,24 @@ def _sampling(body: ChatBody, known: Sampling) -> Sampling:
     return known.model_copy(update=changes | {"max_tokens": min(filter(None, limits))})
 
 
+def _faults_of_baseline(body: ChatBody) -> dict[str, tuple[bool, str]]:
+    """Return which parameters the models vote and single do not have, and why; see below."""
+    faults = dict[str, tuple[bool, str]]()
+    if body.model != "heavy":
+        why = "it is for the model heavy"
+        faults |= dict.fromkeys(body.of_deliberator, (True, why))
+        for name in ("d", "budget_tokens"):
+            faults[f"heavy.{name}"] = name in body.heavy.model_fields_set, why
+        faults["n"] = (body.n or 1) > 1, why
+    if body.model == "single":
+        faults["heavy.k"] = (body.heavy.k or 1) > 1, "the model single has one attempt"
+    return faults
+
+
 def _check_options(body: ChatBody, pair: Pair) -> None:
     """Raise ApiError for a parameter that contradicts another one, or exceeds a limit."""
     options, config, limits = body.heavy, pair.config, pair.config.serve
-    k, d, given = options.k or config.think.k, options.d or body.n or 1, options.model_fields_set
+    k, d = options.k or config.think.k, options.d or body.n or 1
     budget = config.cache.budget_tokens or 0
     faults: dict[str, tuple[bool, str]] = {
         "heavy.k": (
@@ -402,13 +416,7 @@ def _check_options(body: ChatBody, pair: Pair) -> None:
     if pair.deliberator.model.is_local:
         why = "the deliberator runs in this process, which cannot honour it; leave it out"
         faults |= dict.fromkeys(body.of_deliberator, (True, why))
-    if body.model != "heavy":
-        faults |= dict.fromkeys(body.of_deliberator, (True, "it is for the model heavy"))
-        for name in ("d", "budget_tokens"):
-            faults[f"heavy.{name}"] = name in given, "it is for the model heavy"
-        faults["n"] = (body.n or 1) > 1, "it is for the model heavy"
-    if body.model == "single":
-        faults["heavy.k"] = (options.k or 1) > 1, "the model single has one attempt"
+    faults |= _faults_of_baseline(body)
     if options.k == AUTO and (why := _why_not_auto(body, pair)):
         faults["heavy.k"] = True, f"auto {why}"
     for name, (is_wrong, why) in faults.items():

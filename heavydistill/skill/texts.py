@@ -58,9 +58,8 @@ def skill_texts(
     """Return the files of the skill by path: ``SKILL.md`` and the wordings.
 
     Args:
-        domains: Domains of the wordings; the first one is the default of the skill.
-        languages: Languages of the wordings; the first one is the default of the skill.
-        version: Version in the metadata (default: the installed version of heavydistill).
+        domains, languages: Those of the wordings; the first ones are the defaults of the skill.
+        version: Version in the metadata (default: that of heavydistill).
         own: The user's prompts.
         tools: Whether the reader may have the tool ``heavy_think``.
 
@@ -80,16 +79,15 @@ def skill_texts(
         versions[f"heavydistill-{role}.{domain}.{language}"] = digits
     several = len(rendered) > len(ROLES)
     suffix = {domain: f" for {domain}" if several else "" for domain in domains}
-    slots = {
+    slots: dict[str, str] = {
         "metadata": "\n".join(f'  {key}: "{value}"' for key, value in versions.items()),
         "first": f"{suffix[domains[0]]}, {languages[0]}" if several else "",
         "table": _table(domains, languages),
         "formats": "\n".join(f"- Format{suffix[each]}: {_about(each)[1]}." for each in domains),
-        "thinker": rendered[f"thinker.{domains[0]}.{languages[0]}"],
-        "deliberator": rendered[f"deliberator.{domains[0]}.{languages[0]}"],
+        **{role: rendered[f"{role}.{domains[0]}.{languages[0]}"] for role in ROLES},
     }
-    text = _filled(slots, {"several": several, "tools": tools})
-    return {SKILL: text} | {_path_of(name): f"{each}\n" for name, each in rendered.items()}
+    skill = {SKILL: _filled(slots, {"several": several, "tools": tools})}
+    return skill | {_path_of(name): f"{each}\n" for name, each in rendered.items()}
 
 
 def _filled(slots: Mapping[str, str], parts: Mapping[str, bool]) -> str:

@@ -32,7 +32,7 @@ import tempfile
 import typing
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -290,16 +290,20 @@ class ImportedPools:
                 groups[key].answers += each.answers
             else:
                 groups[key] = each
+        return self._wide(groups.values())
+
+    def _wide(self, groups: Collection[_Group]) -> list[_Group]:
+        """Return the groups with enough answers."""
         fewest = self.format.fewest
         fix = (
             f"A pool needs {fewest}; give all files together if each has one answer per problem, "
             f"or --from {SOLUTIONS_FORMAT} if they are worked solutions to learn from."
         )
-        for group in groups.values():
+        for group in groups:
             if group.answers < fewest:
                 what = f"{group.row.where}: the problem has {group.answers or 'no'} answer"
                 self._leave_out("too_few", len(group.places), what, fix)
-        wide = [group for group in groups.values() if group.answers >= fewest]
+        wide = [group for group in groups if group.answers >= fewest]
         if self._faults and (self._config.problems.unfit == "refuse" or not wide):
             raise self._refusal("No problem has enough answers")
         return wide
