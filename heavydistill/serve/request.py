@@ -366,7 +366,7 @@ def _sampling(body: ChatBody, known: Sampling) -> Sampling:
 
 
 def _faults_of_baseline(body: ChatBody) -> dict[str, tuple[bool, str]]:
-    """Return which parameters the models vote and single do not have, and why; see below."""
+    """Return the parameters that a baseline does not have: whether each is given, and why not."""
     faults = dict[str, tuple[bool, str]]()
     if body.model != "heavy":
         why = "it is for the model heavy"

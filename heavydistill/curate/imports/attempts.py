@@ -65,7 +65,9 @@ def attempt_of(
     Raises ProblemsError for other values, and for objects without exactly one of ``TEXT_KEYS``.
     """
     known: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
-    text, reasoning = _texts(value, where)
+    text = value[_text_key(value, where)] if isinstance(value, Mapping) else value
+    reasoning = next((known[key] for key in _REASONING_KEYS if known.get(key)), "")
+    _require_texts(where, text, reasoning)
     given = {name: _first(known, keys, beside.get(name)) for name, keys in _KEYS.items()}
     inline, answer = split_reasoning(text or "", THINK_TAGS)
     reasoning = "\n\n".join(filter(None, (reasoning.strip(), inline)))
@@ -100,18 +102,14 @@ def attempt_of(
     )
 
 
-def _texts(value: Any, where: str) -> tuple[str | None, str]:
-    """Return text and thinking of an answer. Raises ProblemsError if one of them is no text."""
-    known: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
-    text = value[_text_key(value, where)] if isinstance(value, Mapping) else value
-    reasoning = next((known[key] for key in _REASONING_KEYS if known.get(key)), "")
-    for part in (text, reasoning):
+def _require_texts(where: str, *parts: object) -> None:
+    """Raise ProblemsError if a part of an answer is neither a text nor null."""
+    for part in parts:
         if part is not None and not isinstance(part, str):
             raise ProblemsError(
                 f"{where}: an answer is of type {type(part).__name__}, not a text",
                 "Write it as a string.",
             )
-    return text, reasoning
 
 
 def attempts_of(

@@ -23,9 +23,7 @@ class Format:
 
     usual: ClassVar[tuple[str, ...]] = ()  # Columns of text, reference and answers
     usual_beside: ClassVar[Mapping[str, str]] = {}  # Columns of ``ATTEMPT_FIELDS``, if present
-    fewest: ClassVar[int] = (
-        2  # Minimum answers of a problem, and usable answers, as ``think.min_k``
-    )
+    fewest: ClassVar[int] = 2  # Minimum answers of a problem, also usable ones (``think.min_k``)
 
     def __init__(
         self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
