@@ -93,7 +93,7 @@ def test_show_report_and_build_read_what_was_served_and_what_users_said(tmp_path
     assert figures.stdout.startswith("Users judged answers that they were shown")
     assert run_command("report", folder, "--out", tmp_path / "page.html").returncode == 0
     out = tmp_path / "sets"
-    build(out, folder, filters__uses_attempts=False)
+    build(out, folder, preset="natural", filters__uses_attempts=False)
     taught = rows(out, "sft_deliberator")
     assert len(taught) > 0 and {row["run"] for row in taught} == {"served"}
     told = {each.answer_text.strip() for id in ids for each in row_of(folder, id).deliberations}
@@ -110,7 +110,7 @@ def test_what_two_choices_are_worth_is_no_prompt_for_rl(tmp_path, models):
             say(address, id=id, choice=1, rating=0)
     decided = [each.right for row in read_traces(folder) for each in row.deliberations]
     assert {True, False} <= set(decided)
-    build(tmp_path / "sets", folder, filters__uses_attempts=False)
+    build(tmp_path / "sets", folder, preset="natural", filters__uses_attempts=False)
     caches = rows(tmp_path / "sets", "caches")
     assert {each["rl_label"] for each in caches} == {"no_reference"}
 
