@@ -32,6 +32,7 @@ import platform
 import select
 import selectors
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -153,7 +154,7 @@ def _watched(
     try:
         ended = _read(sinks, reports, ends, limits)
     finally:
-        code, cpu_s = _end(process, alive, ends)
+        code, cpu_s = end_program(process, alive, ends)
     # The launcher's last report may arrive after the rest of the output.
     os.set_blocking(reports, False)
     with contextlib.suppress(BlockingIOError):
@@ -194,8 +195,13 @@ def _read(sinks: dict[int, bytearray], reports: int, ends: int, limits: Limits) 
     return "wall"
 
 
-def _end(process: subprocess.Popen[bytes], alive: IO[bytes], ends: int) -> tuple[int, float]:
-    """End the run if necessary and wait for it; returns (exit code, processor time in seconds)."""
+def end_program(
+    process: subprocess.Popen[bytes], alive: IO[bytes] | socket.socket, ends: int
+) -> tuple[int, float]:
+    """End the run if necessary and wait for it; returns (exit code, processor time in seconds).
+
+    Closes ``alive`` and the process's ``pidfd``, ``ends``.
+    """
     try:
         alive.close()
         last = select.poll()
@@ -299,65 +305,77 @@ def _fault() -> Fault | None:
 
 def _run(texts: Mapping[str, str], limits: Limits) -> SandboxResult:
     """Run a program, or report why that failed; this machine must have a seccomp filter."""
+    launch = {"cpu_s": limits.cpu_s, "cell_s": None, "memory_bytes": limits.memory_mb << 20}
+    shown = packages.mentioned(texts.values())
     try:
         with contextlib.ExitStack() as stack:
-            return _watched(*_start(stack, texts, limits), limits)
+            reports, told = (_opened(stack, end) for end in os.pipe())
+            reads, writes = os.pipe()
+            alive = _opened(stack, reads)
+            keeper = stack.enter_context(os.fdopen(writes, "wb", buffering=0))
+            empty, out = _opened(stack, os.open(os.devnull, os.O_RDONLY)), subprocess.PIPE
+            process = start_program(texts, shown, launch, (empty, out, out), alive, told)
+            return _watched(process, reports, keeper, limits)
     except OSError as error:
         return unavailable(f"the sandbox cannot be started: {error}")
 
 
-def _start(
-    stack: contextlib.ExitStack, texts: Mapping[str, str], limits: Limits
-) -> tuple[subprocess.Popen[bytes], int, IO[bytes]]:
-    """Start bubblewrap; ``stack`` closes the files that are open for it.
+def start_program(
+    texts: Mapping[str, str],
+    shown: Iterable[str],
+    launch: Mapping[str, float | None],
+    streams: tuple[int, int, int],
+    alive: int,
+    told: int,
+) -> subprocess.Popen[bytes]:
+    """Start bubblewrap with ``main.py`` of ``texts``; OSError if that fails.
 
-    Returns:
-        The process, and this process's ends of the pipes ``told`` and ``alive``.
+    Args:
+        shown: Names of ``packages``.
+        launch: Limits of ``launcher.start_alone``.
+        streams: Standard streams of the program, as for ``subprocess.Popen``.
+        alive: The launcher's end of a pipe or socket; the program ends when the other end closes.
+        told: File that the launcher writes its reports to; may be ``alive``.
     """
-    reports, told = (_opened(stack, end) for end in os.pipe())
-    reads, writes = os.pipe()
-    alive = _opened(stack, reads)
-    keeper = stack.enter_context(os.fdopen(writes, "wb", buffering=0))
-    uid = _unused_uid() if os.getuid() == 0 else None
-    becomes = uid if _may_mount() else None
-    starts_as = None if becomes is not None else uid
-    contents = {f"{_FOLDER}/{name}": text.encode() for name, text in texts.items()}
-    files = {name: _holding(stack, content) for name, content in contents.items()}
-    passed = [told, alive, *files.values()]
-    start = {
-        "cpu_s": limits.cpu_s,
-        "memory_bytes": limits.memory_mb << 20,
-        "file_bytes": _FILE_BYTES,
-        "uid": becomes,
-        "filtered": seccomp.program(platform.machine()),
-        "alive": alive,
-        "told": told,
-        "files": max(passed) + _FILES_OF_ITS_OWN,
-    }
-    room = _FILE_BYTES + sum(-(-len(content) // _PAGE) * _PAGE for content in contents.values())
-    command = [
-        shutil.which("bwrap") or "bwrap",
-        *_box(room, privileged=becomes is not None),
-        *_packages(texts),
-        *_flat(("--perms", "0444", "--file", str(file), name) for name, file in files.items()),
-        *("--remount-ro", "/", "--chdir", _FOLDER),
-        *("--", interpreter()[0], "-s", "-S", "-P", "-B", "-X", "utf8"),
-        *("-c", f"{LAUNCHER}\nstart_alone(**{start!r})"),
-    ]
-    process = subprocess.Popen(
-        command,
-        stdin=_opened(stack, os.open(os.devnull, os.O_RDONLY)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={},
-        cwd="/",
-        pass_fds=passed,
-        start_new_session=True,
-        user=starts_as,
-        group=starts_as,
-        extra_groups=None if starts_as is None else [],
-    )
-    return process, reports, keeper
+    with contextlib.ExitStack() as stack:
+        uid = _unused_uid() if os.getuid() == 0 else None
+        becomes = uid if _may_mount() else None
+        starts_as = None if becomes is not None else uid
+        contents = {f"{_FOLDER}/{name}": text.encode() for name, text in texts.items()}
+        files = {name: _holding(stack, content) for name, content in contents.items()}
+        passed = [told, alive, *files.values()]
+        arguments = {
+            **launch,
+            "file_bytes": _FILE_BYTES,
+            "uid": becomes,
+            "filtered": seccomp.program(platform.machine()),
+            "alive": alive,
+            "told": told,
+            "files": max(passed) + _FILES_OF_ITS_OWN,
+        }
+        room = _FILE_BYTES + sum(-(-len(each) // _PAGE) * _PAGE for each in contents.values())
+        command = [
+            shutil.which("bwrap") or "bwrap",
+            *_box(room, privileged=becomes is not None),
+            *_packages(shown),
+            *_flat(("--perms", "0444", "--file", str(file), name) for name, file in files.items()),
+            *("--remount-ro", "/", "--chdir", _FOLDER),
+            *("--", interpreter()[0], "-s", "-S", "-P", "-B", "-X", "utf8"),
+            *("-c", f"{LAUNCHER}\nstart_alone(**{arguments!r})"),
+        ]
+        return subprocess.Popen(
+            command,
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            env={},
+            cwd="/",
+            pass_fds=passed,
+            start_new_session=True,
+            user=starts_as,
+            group=starts_as,
+            extra_groups=None if starts_as is None else [],
+        )
 
 
 def _box(room: int, *, privileged: bool) -> list[str]:
@@ -380,10 +398,10 @@ def _box(room: int, *, privileged: bool) -> list[str]:
     ]
 
 
-def _packages(texts: Mapping[str, str]) -> list[str]:
-    """Bubblewrap arguments that expose the packages which these files mention."""
+def _packages(names: Iterable[str]) -> list[str]:
+    """Bubblewrap arguments that expose packages."""
     paths: dict[str, Path] = {}
-    for name in packages.mentioned(texts.values()):
+    for name in names:
         paths |= packages.files_of(name)
     if not paths:
         return []

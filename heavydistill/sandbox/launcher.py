@@ -3,7 +3,8 @@
 Its source is passed to ``python -c``, followed by one call of ``start`` or ``start_alone``. In a
 process namespace it is the first process: the program is its only child, which it watches. It kills
 the program if the program exceeds its time or creates too many files, or if the process that
-started the launcher closes a pipe or ends. When the launcher ends, the kernel ends the whole
+started the launcher closes a pipe or ends. The program may be an interpreter that executes cells,
+each of which has its own limit of processor time. When the launcher ends, the kernel ends the whole
 namespace. The program gets only its three standard streams, and nothing of the launcher is visible
 in ``__main__``.
 
@@ -23,6 +24,8 @@ _STACK_BYTES = 64 << 20
 # A program can create about 10,000 files between two checks.
 _MOST_FILES = 4096
 _LOOK_MS = 50
+_MOST_LOOK_MS = 800
+"""Interval of the looks at an interpreter that does nothing."""
 _IDLE_S, _WORK_S = 15.0, 0.01
 _CPUCLOCK_SCHED = 2
 _SIGKILL = 9
@@ -51,6 +54,7 @@ def start(cpu_s: int, memory_bytes: int) -> None:
 
 def start_alone(
     cpu_s: float,
+    cell_s: float | None,
     memory_bytes: int,
     file_bytes: int,
     uid: int | None,
@@ -62,18 +66,22 @@ def start_alone(
     """Like ``start``, but the launcher is the first process of a namespace and the program a child.
 
     Args:
+        cpu_s: Limit of the processor time of the program.
+        cell_s: Limit of the processor time of a cell, if the program executes cells; a byte from
+            ``alive`` begins the next one. Such a program may idle.
         uid: User and group id to change to, if started as root; None for no change.
         filtered: System call filter, as instructions of classic BPF.
-        alive: End of a pipe; the process that starts the launcher holds the other end.
+        alive: End of a pipe, or of a pair of sockets, whose other end the process that starts the
+            launcher holds.
         told: File descriptor for the line ``begun`` before the program starts, and for ``cpu``,
-            ``files`` or ``idle`` if the program had to be ended for that reason.
+            ``cell``, ``files`` or ``idle`` if the program had to be ended for that reason.
         files: File descriptors from 3 up to, but not including, this number are closed.
     """
     if child := posix.fork():
         posix.dup2(alive, 0)
         posix.dup2(told, 1)
         posix.closerange(2, files)
-        posix._exit(_watch(child, cpu_s))
+        posix._exit(_watch(child, cpu_s, cell_s))
     if uid is not None:
         posix.setgroups([])
         posix.setresgid(uid, uid, uid)
@@ -97,7 +105,7 @@ def start_alone(
     start(2 * int(cpu_s) + 2, memory_bytes)
 
 
-def _watch(child: int, cpu_s: float) -> int:
+def _watch(child: int, cpu_s: float, cell_s: float | None) -> int:
     """Watch the program; returns the namespace's exit status: 128 plus the signal, as in a
     shell."""
     import select
@@ -106,28 +114,41 @@ def _watch(child: int, cpu_s: float) -> int:
     clock = (~child << 3) | _CPUCLOCK_SCHED
     ends = posix.pidfd_open(child)
     events = select.poll()
-    events.register(0, 0)  # a closed other end is always reported
+    events.register(0, select.POLLIN)  # a closed other end is reported too
     events.register(ends, select.POLLIN)
-    worked, since = 0.0, time.monotonic()
-    while not (ready := events.poll(_LOOK_MS)):
-        room = posix.statvfs(".")
+    begun, worked, since, wait_ms = 0.0, 0.0, time.monotonic(), _LOOK_MS
+    while ends not in (ready := dict(events.poll(wait_ms))):
         used, now = time.clock_gettime(clock), time.monotonic()
-        if used >= cpu_s:
-            posix.write(1, b"cpu\n")
-            break
         if used >= worked + _WORK_S:
-            worked, since = used, now
-        elif now >= since + _IDLE_S:
-            posix.write(1, b"idle\n")
+            worked, since, wait_ms = used, now, _LOOK_MS
+        elif cell_s is not None:
+            wait_ms = min(2 * wait_ms, _MOST_LOOK_MS)
+        if ready.get(0) == select.POLLIN:
+            posix.read(0, 1)
+            begun, wait_ms = used, _LOOK_MS
+        reason = _exceeded(used, cpu_s, used - begun, cell_s, now - since)
+        if reason or ready.get(0, 0) & select.POLLHUP:
+            if reason:
+                posix.write(1, reason)
+            # Only the process that waits for the child gets the child's processor time.
+            posix.kill(child, _SIGKILL)
             break
-        if room.f_files - room.f_ffree > _MOST_FILES:
-            posix.write(1, b"files\n")
-            break
-    if ends not in dict(ready):
-        # Only the process that waits for the child gets the child's processor time.
-        posix.kill(child, _SIGKILL)
     code = posix.waitstatus_to_exitcode(posix.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code
+
+
+def _exceeded(
+    used: float, cpu_s: float, used_by_cell: float, cell_s: float | None, idle_s: float
+) -> bytes:
+    """The limit that the program has exceeded, as a line; empty if none."""
+    room = posix.statvfs(".")
+    if used >= cpu_s:
+        return b"cpu\n"
+    if cell_s is not None and used_by_cell >= cell_s:
+        return b"cell\n"
+    if cell_s is None and idle_s >= _IDLE_S:
+        return b"idle\n"
+    return b"files\n" if room.f_files - room.f_ffree > _MOST_FILES else b""
 
 
 def _filter(instructions: bytes) -> None:

@@ -26,6 +26,7 @@ from heavydistill.hub.publish import check_before, publish_trained
 from heavydistill.models.hub_files import parameters_in
 from heavydistill.problems.procedural import seeds_used
 from heavydistill.report.terminal import going_on, print_command
+from heavydistill.sandbox.memory import free_memory
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train.arguments import TrainingOptions, given_values
@@ -161,21 +162,6 @@ def _require_memory(values: Mapping[str, Any]) -> None:
         f"{free / 1e9:,.1f} GB of memory are free",
         f"{ways[0].upper()}{ways[1:]}",
     )
-
-
-def free_memory() -> int | None:
-    """Return the bytes of memory that programs can still take on this machine, or within the limit
-    of its container; None if the system does not say."""
-    free = []
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        available = next(line for line in lines if line.startswith("MemAvailable:"))
-        free.append(int(available.split()[1]) * 1024)
-    with contextlib.suppress(OSError, ValueError):
-        group = Path("/sys/fs/cgroup")
-        limit, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
-        free.append(int(limit) - int(used))
-    return min(free, default=None)
 
 
 def may_have_gpu() -> bool:

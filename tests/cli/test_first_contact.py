@@ -23,6 +23,7 @@ from heavydistill.models.contact import ServerProbe
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run import generate
 from heavydistill.run.generate import check
+from heavydistill.sandbox.memory import free_memory
 from heavydistill.train import script
 from heavydistill.train.grpo.options import GrpoOptions
 from heavydistill.train.script import may_have_gpu
@@ -254,7 +255,7 @@ def test_a_training_on_a_cpu_that_does_not_fit_the_memory_is_refused(monkeypatch
 
 
 def test_the_free_memory_is_known_on_linux():
-    assert sys.platform != "linux" or 10**6 < (script.free_memory() or 0) < 10**15
+    assert sys.platform != "linux" or 10**6 < (free_memory() or 0) < 10**15
 
 
 def test_a_mistake_is_named_with_where_and_the_fix_before_anything_large_is_imported(tmp_path):
