@@ -237,7 +237,7 @@ _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts
 # Containers on machines with systemd use lower ids; no program assigns higher ids.
 _FIRST_UID = 1_879_048_192
 _UIDS = 1 << 28
-_UIDS_A_PROCESS = 64
+_UIDS_A_PROCESS = 1024
 _FIRST_UID_OF_FEW, _FEW_UIDS = 65_520, 13
 _runs = itertools.count()
 

@@ -20,6 +20,7 @@ import posix
 import sys
 import traceback
 import types
+from collections import deque
 from typing import Any, TextIO
 
 _CHANNEL, _OUTPUT = 100, 101  # descriptors that no cell gets by opening files
@@ -31,7 +32,8 @@ def serve() -> None:
     """Execute cells until the channel is closed."""
     posix.dup2(0, _CHANNEL)
     posix.dup2(1, _OUTPUT)
-    posix.dup2(posix.open("/dev/null", posix.O_RDONLY), 0)
+    posix.close(0)
+    posix.open("/dev/null", posix.O_RDONLY)  # becomes 0
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     number, ended = 0, b"n"
     while True:
@@ -89,12 +91,13 @@ def _execute(code: str, name: str, names: dict[str, Any]) -> None:
 def _traceback(error: BaseException) -> str:
     """Format an exception with the last lines of cells that it passed, and no others."""
     try:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if frame.filename.startswith("<cell ")][-_FRAMES:]
-        lines = traceback.format_list(own) + traceback.format_exception_only(error)
+        frames = traceback.walk_tb(error.__traceback__)
+        own = (each for each in frames if each[0].f_code.co_filename.startswith("<cell "))
+        passed = traceback.StackSummary.extract(deque(own, _FRAMES)).format()
+        lines = passed + traceback.format_exception_only(error)
     except BaseException:  # such as no memory
         return f"{type(error).__name__}\n"
-    return "".join(["Traceback (most recent call last):\n"] * bool(own) + lines)
+    return "".join(["Traceback (most recent call last):\n"] * bool(passed) + lines)
 
 
 if __name__ == "__main__":

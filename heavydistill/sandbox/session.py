@@ -32,7 +32,6 @@ import os
 import select
 import socket
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -51,6 +50,8 @@ _LARGEST_PIPE = 1 << 20
 _START_S = 60.0
 _PAUSE_S = 0.002
 _ERRORS: dict[bytes, CellError | None] = {b"n": None, b"e": "exception", b"m": "memory"}
+_BESIDE_MB = 20
+"""Memory of an interpreter's files and of its launcher."""
 _reserved = Reservations()
 
 
@@ -85,48 +86,51 @@ def require_sessions(
     """Raise ConfigError unless ``count`` more sessions can be open at once in this process."""
     if sandboxing is not None and sandboxing.backend == "sandbox_fusion":
         raise ConfigError(
-            "A SandboxFusion server keeps no state between requests, which an interpreter for "
-            "tools needs",
-            "Run tools in the sandbox of this machine: leave out verify.sandbox.backend and url.",
+            "A SandboxFusion server keeps no state between requests, and an interpreter for tools "
+            "keeps its variables",
+            "Leave out verify.sandbox.backend and verify.sandbox.url: tools run in the sandbox of "
+            "this machine.",
         )
     if fault := bubblewrap.fault():
         raise ConfigError(*fault)
-    room = _reserved.room(limits.memory_mb)
-    if count > room:
-        raise ConfigError(
-            f"There is memory for {room} more interpreters with {limits.memory_mb} MiB each, and "
-            f"{count} are asked for",
-            "Run fewer trajectories at once, give each interpreter less memory, or end other "
-            "programs.",
-        )
+    if count > (room := room_for_sessions(limits)):
+        raise _no_room(limits, count, room)
 
 
-def open_session(
-    limits: SessionLimits, packages: Sequence[str] = NAMES, sandboxing: Sandboxing | None = None
-) -> Session:
+def room_for_sessions(limits: SessionLimits) -> int:
+    """Number of further sessions for which this machine has memory."""
+    return _reserved.room(limits.memory_mb + _BESIDE_MB)
+
+
+def open_session(limits: SessionLimits, sandboxing: Sandboxing | None = None) -> Session:
     """Start an interpreter; use the session as a context manager, or ``close`` it.
-
-    Args:
-        packages: Those of ``packages.NAMES`` that cells may import.
 
     Raises:
         ConfigError: There is no sandbox, no memory for one more session, or the start failed.
     """
-    if not _reserved.reserve(limits.memory_mb):
-        require_sessions(limits, 1, sandboxing)
+    require_sessions(limits, 0, sandboxing)
+    if not _reserved.reserve(limits.memory_mb + _BESIDE_MB):
+        raise _no_room(limits, 1, 0)
     try:
-        require_sessions(limits, 0, sandboxing)
-        return Session(limits, packages)
+        return Session(limits)
     except BaseException:
-        _reserved.give_back(limits.memory_mb)
+        _reserved.give_back(limits.memory_mb + _BESIDE_MB)
         raise
+
+
+def _no_room(limits: SessionLimits, count: int, room: int) -> ConfigError:
+    return ConfigError(
+        f"The free memory has room for {room} more interpreters with {limits.memory_mb} MiB each, "
+        f"and {count} are needed",
+        "Run fewer trajectories at once, give an interpreter less memory, or end other programs.",
+    )
 
 
 class Session:
     """An interpreter for one conversation and one thread at a time; see ``open_session``."""
 
-    def __init__(self, limits: SessionLimits, packages: Sequence[str]) -> None:
-        self._limits, self._packages = limits, packages
+    def __init__(self, limits: SessionLimits) -> None:
+        self._limits = limits
         self._left_s = limits.total_cpu_s
         self._is_closed = False
         self._interpreter: _Interpreter | None = None
@@ -153,7 +157,7 @@ class Session:
         """End the interpreter, and wait until nothing of it is left."""
         if not self._is_closed:
             self._is_closed = True
-            _reserved.give_back(self._limits.memory_mb)
+            _reserved.give_back(self._limits.memory_mb + _BESIDE_MB)
             if self._interpreter is not None:
                 self._interpreter.end(_Output(0))
 
@@ -169,9 +173,9 @@ class Session:
             raise _Ended("closed", "The session is closed.")
         if self._left_s <= 0:
             used = f"{self._limits.total_cpu_s:g} s of processor time"
-            raise _Ended("closed", f"The session has used its {used}.")
+            raise _Ended("closed", f"No cell can run any more: {used} are used.")
         if self._interpreter is None:
-            self._interpreter = _Interpreter(self._limits, self._packages, self._left_s)
+            self._interpreter = _Interpreter(self._limits, self._left_s)
         return self._interpreter
 
     def _count(self) -> None:
@@ -195,7 +199,7 @@ class _Interpreter:
     launcher.
     """
 
-    def __init__(self, limits: SessionLimits, packages: Sequence[str], cpu_s: float) -> None:
+    def __init__(self, limits: SessionLimits, cpu_s: float) -> None:
         self._limits = limits
         self._cell = 0  # number of the cell whose answer is awaited
         self._reports = b""
@@ -213,22 +217,23 @@ class _Interpreter:
                 theirs.enter_context(os.fdopen(writes, "wb", buffering=0))
                 streams = (channel.fileno(), writes, writes)
                 self._process = bubblewrap.start_program(
-                    {"main.py": _CELLS}, packages, launch, streams, told.fileno(), told.fileno()
+                    {"main.py": _CELLS}, NAMES, launch, streams, told.fileno(), told.fileno()
                 )
                 self._files = ours.pop_all()
         except OSError as error:
             raise _Ended("closed", f"The sandbox cannot be started: {error}.") from None
+        self._channel.settimeout(limits.wall_s)
         self._poll = select.poll()
         for file in (self._launcher, self._channel, self._output):
             self._poll.register(file, select.POLLIN)
         try:
             self._answer(output, time.monotonic() + _START_S)
-        except BaseException as error:
+        except _Ended:
+            why = output.text().strip() or "the interpreter does not answer"
+            raise _Ended("closed", f"The sandbox cannot be started: {why}.") from None
+        except BaseException:
             self.end(output)
-            if not isinstance(error, _Ended):
-                raise
-            text = f"The sandbox did not start: {output.text().strip() or error}"
-            raise _Ended("closed", text) from None
+            raise
 
     def execute(self, code: str, output: _Output) -> CellError | None:
         """Execute a cell; _Ended if the interpreter ends, which it does at a limit."""
@@ -238,7 +243,6 @@ class _Interpreter:
         try:
             with contextlib.suppress(OSError):  # it has ended, or does not read
                 self._launcher.send(b"c")
-                self._channel.settimeout(self._limits.wall_s)
                 self._channel.sendall(len(data).to_bytes(4, "big") + data)
             return self._answer(output, until)
         except BaseException:  # after an interrupt too, what it does is unknown
@@ -264,11 +268,8 @@ class _Interpreter:
                 self._read_rest(output)
                 return error
         self.end(output)
-        if answer is None:
-            raise _Ended("timeout", f"The cell took more than {self._limits.wall_s:g} s.")
-        if answer:
-            raise _Ended("closed", "The cell wrote to the channel of the interpreter.")
-        raise self._reason()
+        error, reason = self._reason(answer)
+        raise _Ended(error, f"{reason} The interpreter was ended, and its variables are lost.")
 
     def _await(self, output: _Output, until: float) -> bytes | None:
         """Read until the answer, until the launcher ends (returns nothing), or ``until`` (None)."""
@@ -294,19 +295,22 @@ class _Interpreter:
         with contextlib.suppress(BlockingIOError):
             output.add(os.read(self._output.fileno(), _LARGEST_PIPE))
 
-    def _reason(self) -> _Ended:
+    def _reason(self, answer: bytes | None) -> tuple[CellError, str]:
+        """Why the interpreter has ended, after this instead of an answer."""
         limits, lines = self._limits, self._reports.splitlines()
+        if answer is None:
+            return "timeout", f"The cell took more than {limits.wall_s:g} s."
+        if answer:
+            return "closed", "A cell wrote to the channel of the interpreter."
         if b"cell" in lines:
-            text = f"The cell used more than {limits.cpu_s:g} s of processor time."
-            return _Ended("timeout", text)
+            return "timeout", f"A cell used more than {limits.cpu_s:g} s of processor time."
         if b"cpu" in lines:
-            text = f"The session has used its {limits.total_cpu_s:g} s of processor time."
-            return _Ended("timeout", text)
+            return "timeout", f"The cells used {limits.total_cpu_s:g} s of processor time."
         if b"files" in lines:
-            return _Ended("closed", "The cells created too many files.")
+            return "closed", "The cells created too many files."
         if self._code > 128:
-            return _Ended("closed", f"Signal {self._code - 128} ended the interpreter.")
-        return _Ended("closed", f"The interpreter ended with status {self._code}.")
+            return "closed", f"Signal {self._code - 128} ended the interpreter."
+        return "closed", f"The interpreter exited with status {self._code}."
 
 
 class _Output:

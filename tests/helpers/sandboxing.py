@@ -14,6 +14,7 @@ import pytest
 
 from heavydistill.config.run import Sandboxing
 from heavydistill.sandbox import Limits, SandboxResult, open_sandbox
+from heavydistill.sandbox.session import SessionLimits, open_session
 
 _PR_SET_CHILD_SUBREAPER = 36
 _GONE_S = 60.0
@@ -30,7 +31,7 @@ def attempt(f, *args):
 said = {}
 """
 _POSTLUDE = """
-sys.stdout.write(json.dumps(said))
+_ = sys.stdout.write(json.dumps(said))
 """
 
 
@@ -60,6 +61,15 @@ def attempted(attack: str, **limits: Any) -> dict[str, Any]:
     result = ran(_PRELUDE + textwrap.dedent(attack) + _POSTLUDE, **limits)
     assert (result.ended, result.exit_code) == ("exit", 0), result
     return json.loads(result.stdout)
+
+
+def attempted_in_a_cell(attack: str, **limits: Any) -> dict[str, Any]:
+    """The same of an attack in a cell of an interpreter, which goes on after it."""
+    with open_session(SessionLimits(**{"output_bytes": 1 << 16, "memory_mb": 256, **limits})) as it:
+        result = it.run(_PRELUDE + textwrap.dedent(attack) + _POSTLUDE)
+        assert (result.error, result.truncated) == (None, False), result
+        assert it.run("'alive'").output == "'alive'\n"
+        return json.loads(result.output)
 
 
 def children() -> set[int]:

@@ -5,7 +5,9 @@ import textwrap
 import time
 
 import pytest
-from sandboxing import attempted, ran
+from sandboxing import ran
+
+from heavydistill.sandbox.session import SessionLimits, open_session
 
 pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 
@@ -55,6 +57,18 @@ def test_what_has_no_end_is_ended_by_processor_time_or_the_clock(name):
     assert ended == "wall" or 0.9 <= result.cpu_s < 2.5
 
 
+@pytest.mark.parametrize("name", WITHOUT_END)
+def test_a_cell_without_end_is_ended_and_the_next_one_runs(name):
+    program, ended = WITHOUT_END[name]
+    with open_session(SessionLimits(cpu_s=1, wall_s=60 if ended == "cpu" else 1.5)) as session:
+        waits = "import threading\nfor other in threading.enumerate()[1:]: other.join()"
+        cell = session.run(f"x = 1\nprint('z')\n{program}\n{waits}")
+        fault = "used more than 1 s of processor time" if ended == "cpu" else "took more than 1.5 s"
+        assert cell.error == "timeout" and cell.output.startswith("z\n[") and fault in cell.output
+        assert cell.seconds < 60
+        assert "NameError" in session.run("x").output
+
+
 def test_time_of_others_is_not_the_programs():
     result = ran("import time; time.sleep(1.5); print('slow')", cpu_s=1)
     assert (result.ended, result.stdout) == ("exit", b"slow\n")
@@ -77,7 +91,7 @@ def test_a_sandbox_that_has_no_time_to_start_is_unavailable():
         "[object() for _ in range(50_000)]",
     ],
 )  # fmt: skip
-def test_memory_is_a_total_of_all_kinds(grow):
+def test_memory_is_a_total_of_all_kinds(grow, tried):
     attack = f"""
         import mmap
         MIB, kept, said["mib"] = 1 << 20, [], 0
@@ -88,7 +102,7 @@ def test_memory_is_a_total_of_all_kinds(grow):
         except (MemoryError, OSError, ValueError):
             del kept
     """
-    assert attempted(attack)["mib"] < 256
+    assert tried(attack)["mib"] < 256
 
 
 PIPES = """
@@ -126,8 +140,8 @@ THREADS_HELD = """
     [(PIPES, 0, 64 * MIB), (TIMERS, 0, 499), (THREADS_HELD, 32, 64)],
     ids=["pipes", "timers", "threads"],
 )
-def test_what_the_system_keeps_for_a_program_is_little(attack, least, most):
-    assert least <= attempted(attack)["held"] <= most
+def test_what_the_system_keeps_for_a_program_is_little(attack, least, most, tried):
+    assert least <= tried(attack)["held"] <= most
 
 
 def test_a_stack_is_memory_too():
@@ -175,7 +189,7 @@ def test_output_up_to_the_limit_is_whole():
 
 
 @pytest.mark.parametrize("folder", ["/program", "/tmp"])
-def test_the_disk_that_a_program_has_is_small(folder):
+def test_the_disk_that_a_program_has_is_small(folder, tried):
     attack = f"""
         said["bytes"] = 0
         for number in range(100):
@@ -186,7 +200,7 @@ def test_the_disk_that_a_program_has_is_small(folder):
             except OSError:
                 pass
     """
-    assert 15 * MIB < attempted(attack)["bytes"] <= 17 * MIB
+    assert 15 * MIB < tried(attack)["bytes"] <= 17 * MIB
 
 
 @pytest.mark.parametrize(
@@ -206,6 +220,9 @@ def test_a_flood_of_files_is_ended(make):
     result = ran(program, cpu_s=20)
     assert result.ended == "files"
     assert result.cpu_s < 3
+    with open_session(SessionLimits(cpu_s=20)) as session:
+        cell = session.run(textwrap.dedent(program))
+        assert cell.error == "closed" and "too many files" in cell.output
 
 
 def test_a_thousand_files_are_no_flood():
@@ -224,8 +241,12 @@ def test_a_thousand_files_are_no_flood():
     ],
 )  # fmt: skip
 def test_a_crash_is_its_signal(crash, number):
-    result = ran(f"import ctypes, os, signal, time\n{crash}\nprint('alive')")
+    program = f"import ctypes, os, signal, time\n{crash}\nprint('alive')"
+    result = ran(program)
     assert (result.ended, result.exit_code, result.stdout) == ("signal", number, b"")
+    with open_session(SessionLimits()) as session:
+        cell = session.run(program)
+        assert cell.error == "closed" and cell.output.startswith(f"[Signal {number:d} ended")
 
 
 def test_recursion_without_end_ends():
