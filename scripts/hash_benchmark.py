@@ -15,7 +15,7 @@ from pathlib import Path
 
 from heavydistill.curate.filters.contamination import COLUMNS, BenchmarkHashes, texts_of
 from heavydistill.errors import ProblemsError, UserError
-from heavydistill.problems.tables import Table, read_file, read_hub
+from heavydistill.problems.tables import Table, read, read_file
 
 HUB = "hub:"
 
@@ -55,7 +55,7 @@ def table(source: str, subset: str | None, split: str) -> Table:
     if not source.startswith(HUB):
         return read_file(Path(source))
     try:
-        return read_hub(source.removeprefix(HUB), subset, split)
+        return read(source, subset, split)
     except ProblemsError as error:
         fix = "Check --from, --subset, --split and the network; a gated dataset needs HF_TOKEN."
         raise ProblemsError(error.what, fix) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,9 +13,23 @@ from rich.console import Console
 from heavydistill import plugins as registered
 from heavydistill.config.run import load_config
 from heavydistill.config.shipped import shipped
+from heavydistill.errors import ProblemsError
 from heavydistill.models import registry
 from heavydistill.models.profiles import PROVIDERS, ProfileFile, serve_command
-from heavydistill.report.terminal import plain, print_command, print_table, say, table
+from heavydistill.report.terminal import (
+    going_on,
+    plain,
+    print_command,
+    print_lines,
+    print_table,
+    say,
+    table,
+)
+
+if TYPE_CHECKING:
+    from heavydistill.problems.benchmarks import Benchmark
+
+_MOST_REFUSED = 3  # rows of a benchmark that are listed with why they cannot be judged
 
 
 def teachers(
@@ -46,12 +60,29 @@ def teachers(
 
 
 def benchmarks(
-    name: Annotated[str | None, typer.Argument(help="Benchmark whose file is printed.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Benchmark whose file is printed, or that is checked.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Load them from the Hub and check every reference: rows, columns, refused rows.",
+        ),
+    ] = False,
 ) -> None:
-    """List the public benchmarks for `--benchmark`: size, verifier, licence, Hub id."""
+    """List the public benchmarks for `--benchmark`: size, verifier, licence, Hub id.
+
+    With --check, the exit code is 1 if one cannot be loaded or has another size than its file says.
+    """
     from heavydistill.problems.benchmarks import benchmark
 
     console = Console()
+    if check:
+        names = [name] if name else shipped("configs/benchmarks")
+        if not all([_is_as_described(benchmark(each), console) for each in names]):
+            raise typer.Exit(1)
+        return
     if name is not None:
         gated = benchmark(name).gated
         terms = ["Gated: accept its terms on the Hub and set HF_TOKEN."] if gated else []
@@ -67,6 +98,26 @@ def benchmarks(
         rows.add_row(known.name, size, samples, known.verifier, licence, token)
     print_table(rows, console)
     print_command("One of them", ["heavydistill", "benchmarks", known.name], console)
+
+
+def _is_as_described(known: Benchmark, console: Console) -> bool:
+    """Print what a benchmark's source has; False if it cannot be loaded or has another size."""
+    from heavydistill.problems.loading import check
+
+    try:
+        with going_on(f"Loading {known.name}"):
+            found = check(known.problems)
+    except ProblemsError as error:
+        say(f"{known.name}: {error}", console, "red")
+        return False
+    is_size = known.size in (None, found.rows)
+    outside = f", {found.outside:,} more outside the range" if found.outside else ""
+    differs = "" if is_size else f"; its file says {known.size:,}"
+    refused = f"{len(found.refused):,} cannot be judged"
+    rows = f"{found.rows:,} rows{outside}{differs}"
+    say(f"{known.name}: {rows}; {refused}; columns {', '.join(found.columns)}", console)
+    print_lines((f"  {why}" for why in found.refused[:_MOST_REFUSED]), console)
+    return is_size
 
 
 def plugins(

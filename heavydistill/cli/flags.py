@@ -94,8 +94,9 @@ DryRun = Annotated[
 ]
 Full = Annotated[bool, typer.Option("--full", help="Print every table of the result.")]
 _BENCHMARK = (
-    "Public benchmark with the paper's settings (`heavydistill benchmarks` lists them). The file "
-    "and flags take precedence; --problems FILE names a local copy."
+    "Public benchmark with the paper's settings, or several separated by commas (`heavydistill "
+    "benchmarks` lists them). The file and flags take precedence; --problems FILE names a local "
+    "copy of one."
 )
 Benchmark = Annotated[str | None, typer.Option(help=_BENCHMARK)]
 OtherBenchmark = Annotated[str | None, typer.Option(help=_BENCHMARK, rich_help_panel="Problems")]
@@ -127,7 +128,7 @@ def run_config(
     if benchmark:
         from heavydistill.problems import benchmarks
 
-        preset = benchmarks.benchmark(benchmark).preset
+        preset = benchmarks.preset_of(benchmark)
     config = load_config(path, keys, preset)
     code = {"verify.own": config.verify.own, "plugins": config.plugins}
     unnamed = {key: ",".join(files) for key, files in code.items() if files and key not in keys}

@@ -61,8 +61,8 @@ class Problems(Section):
     """Source of the problems; see ``problems.load``."""
 
     source: str = "micro"
-    """Source of problems: micro, a .jsonl or .parquet file, hub:ORG/NAME, gym:FAMILY,... or
-    NAME:ARGS of a plug-in."""
+    """Source of problems: micro, a .jsonl or .parquet file, hub:ORG/NAME, gym:FAMILY,...,
+    benchmark:NAME,... or NAME:ARGS of a plug-in."""
     subset: str | None = None
     """Subset (configuration) of a Hub dataset that has several."""
     split: str = "train"

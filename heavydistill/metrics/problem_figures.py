@@ -106,7 +106,7 @@ class ProblemFigures:
     problem: str  # id of the problem
     question: tuple[str, ...]  # text, reference, verifier and its arguments
     verifier: str
-    family: str  # family of a procedural problem; else empty
+    family: str  # group of the problem by its source; see ``family_of``
     stratum: Stratum | None
     outcome: Outcome | None  # outcome: the last round compared with the vote
     k: int  # number of trajectories
@@ -162,9 +162,11 @@ def most_common(sizes: Iterable[int]) -> int:
 
 
 def family_of(problem: Problem) -> str:
-    """Family of a procedural problem, from its verifier arguments; empty for other problems."""
+    """Family of a procedural problem, with its template; origin of other problems."""
     family = problem.arguments.get("family")
-    return family if isinstance(family, str) else ""
+    if not isinstance(family, str):
+        return problem.origin
+    return f"{family}:{problem.template}" if problem.template else family
 
 
 def tokens_of(samples: Sequence[Generation], cost: Cost) -> float:

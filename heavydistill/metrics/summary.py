@@ -74,11 +74,16 @@ def measure(rows: Sequence[ProblemFigures], rounds: int, k: int, d: int) -> dict
 
 
 def grouped(rows: Sequence[ProblemFigures], by: str) -> dict[str, list[ProblemFigures]]:
-    """Group rows by "verifier", "family" or "stratum", sorted; omits rows without a group."""
+    """Group rows by "verifier", "family" or "stratum", sorted; omits rows without a group.
+
+    No groups if all rows are of one family: it is all problems.
+    """
     groups: dict[str, list[ProblemFigures]] = {}
     for row in rows:
         if name := getattr(row, by):
             groups.setdefault(name, []).append(row)
+    if by == "family" and len(groups) == 1:
+        return {}
     order = STRATA.index if by == "stratum" else None
     return {name: groups[name] for name in sorted(groups, key=order)}
 
@@ -181,7 +186,7 @@ class Summary(Metrics):
     steps: dict[str, StepRow] = field(default_factory=dict)  # see ``steps``
     step_vote: StepVote | None = None  # None if attempts are no chains of steps
     by_verifier: dict[str, Metrics]
-    by_family: dict[str, Metrics]  # groups of procedural problems
+    by_family: dict[str, Metrics]  # groups by source, if there are several; see ``family_of``
     by_stratum: dict[str, Metrics]
     curve: Curve | None  # accuracy over tokens; None if there are no trajectories
     strata: dict[str, int]  # number of problems by stratum

@@ -52,6 +52,23 @@ class Benchmark(Section):
         return OPTIONS_VERIFIER if has_options else self.problems.verifier or DEFAULT_VERIFIER
 
 
+def preset_of(names: str) -> dict[str, Any]:
+    """The configuration keys of a benchmark, or of several, whose names are separated by commas.
+
+    Raises ConfigError if there is no such benchmark, or one is named twice.
+    """
+    chosen = [benchmark(name.strip()) for name in names.split(",")]
+    listed = [each.name for each in chosen]
+    if len(listed) == 1:
+        return chosen[0].preset
+    if len({*listed}) < len(listed):
+        raise ConfigError(f"--benchmark {names} names one twice", "Name each once.")
+    unfit = {"unfit": "leave_out"} if any(b.problems.unfit == "leave_out" for b in chosen) else {}
+    # All files have the paper's settings.
+    problems = {"source": f"benchmark:{','.join(listed)}", **unfit}
+    return {"problems": problems, **chosen[0].settings}
+
+
 def benchmark(name: str) -> Benchmark:
     """The benchmark with this name. Raises ConfigError with the list of names if there is none."""
     files = shipped("configs/benchmarks")

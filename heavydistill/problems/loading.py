@@ -7,19 +7,21 @@ refused with a list of them, or the rows are left out (``problems.unfit``).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ProblemsError
+from heavydistill.problems.benchmarks import benchmark
 from heavydistill.problems.columns import to_problems
 from heavydistill.problems.procedural import gym_problems, micro_problems
 from heavydistill.problems.rewriting import Rewrite, rewrite_of
-from heavydistill.problems.tables import Table, read, within
+from heavydistill.problems.tables import Table, read
 from heavydistill.schema import Problem
 from heavydistill.text.extraction import HASHES, WITH_MARKER, common_label, ends_with_hashes
 from heavydistill.verifiers import registry
@@ -69,6 +71,7 @@ def load_fit(
             - ``micro``: ``size`` problems in total, of the families that the bundled models know;
             - a ``.jsonl`` or ``.parquet`` file, or ``hub:ORG/NAME``, with ``split``;
             - ``NAME:ARGS``, a plug-in that gives rows as a file does;
+            - ``benchmark:NAME,...``: shipped benchmarks in turn, each read as its file says;
             - ``gym:FAMILY,...``: ``size`` problems of each family of reasoning-gym, with
               ``seed``, the settings in ``gym`` and one of ``templates``.
 
@@ -101,19 +104,54 @@ def load_fit(
                 f"problems.verifier_args: {key} has no space after the colon",
                 f"Write {{{key.replace(':', ': ', 1)}}}.",
             )
-    is_first = config.unfit == "refuse" and not config.within and not rewrite
-    table = read(source, config.subset, config.split, config.limit if is_first else None)
-    chosen = within(table, config.within)
-    loaded = fit_problems(chosen, config, verify, known_unfit, on_checked, rewrite)
-    outside = len(table.rows) - len(chosen.rows)
+    if source.startswith("benchmark:"):
+        parts = list(_benchmarks(source.removeprefix("benchmark:").split(",")))
+    else:
+        is_first = config.unfit == "refuse" and not config.within and not rewrite
+        most = config.limit if is_first else None
+        parts = [(read(source, config.subset, config.split, most, config.within), config)]
+    loaded = fit_problems(parts, config, verify, known_unfit, on_checked, rewrite)
+    outside = sum(table.outside for table, _ in parts)
     return replace(loaded, problems=loaded.problems[: config.limit], outside=outside)
+
+
+def _benchmarks(names: list[str]) -> Iterator[Part]:
+    for name in names:
+        config = benchmark(name).problems
+        table = read(config.source, config.subset, config.split, bounds=config.within)
+        yield replace(table, stem=name), config
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a file or dataset has today."""
+
+    rows: int  # rows that were read, without those outside ``problems.within``
+    outside: int  # rows outside ``problems.within``
+    columns: tuple[str, ...]  # columns of the first row
+    refused: tuple[str, ...]  # for each row that cannot be judged: its place and why
+
+
+def check(config: Problems) -> Checked:
+    """Read a file or dataset and check each of its references.
+
+    Raises ProblemsError if it cannot be loaded, or no row can be judged.
+    """
+    config = config.model_copy(update={"unfit": "leave_out"})
+    table = read(config.source, config.subset, config.split, bounds=config.within)
+    unfit = fit_problems([(table, config)], config, Verifying()).unfit
+    columns = tuple(table.rows[0].values)
+    return Checked(len(table.rows), table.outside, columns, tuple(unfit.values()))
 
 
 def _require_effect(config: Problems) -> None:
     """Raise ProblemsError if a key is set that has no effect on the source."""
     source = config.source
     is_gym, idle = source.startswith("gym:"), list[str]()
-    if is_gym or source == "micro":
+    is_benchmark = source.startswith("benchmark:")
+    if is_benchmark:
+        idle += ["subset"]
+    if is_gym or is_benchmark or source == "micro":
         idle += ["columns", "shape", "within", "verifier", "verifier_args", "keep_option_order"]
     if source == "micro":
         idle += ["rewrite"]
@@ -125,38 +163,53 @@ def _require_effect(config: Problems) -> None:
             raise ProblemsError(f"problems.{key} has no effect on the source {source}", fix)
 
 
+Part = tuple[Table, Problems]
+"""Rows, and the configuration by which they are read."""
+
+
 def fit_problems(
-    table: Table,
+    parts: Sequence[Part],
     config: Problems,
     verify: Verifying,
     known_unfit: Collection[int] | None = None,
     on_checked: OnChecked | None = None,
     rewrite: Rewrite | None = None,
 ) -> LoadedProblems:
-    """Check the rows of a table and return its problems, which ``rewrite`` changes or leaves out.
+    """Check the rows of tables and return their problems, which ``rewrite`` changes or leaves out.
 
+    If there are several tables, their problems take turns, so that a limit takes as many of each,
+    and ids begin with the stems of the tables. ``config`` says whether unfit rows are refused.
     ``known_unfit`` are the numbers of the rows that an earlier check found unfit; if given, no
     reference is checked again. Raises as ``load_fit``, and ProblemsError if no row is left.
     """
-    problems, faults = to_problems(table, config)
-    problems, marker = _marked(problems)  # of all rows, so that it does not depend on the check
-    flags, read = "", len(problems)
-    if rewrite:
-        problems = _rewritten(problems, table, config, rewrite)
-    rejected = read - len(problems)
+    problems, faults, where = dict[int, Problem](), dict[int, ProblemsError](), dict[int, str]()
+    marker, flags, rejected = "", "", 0
+    for place, (table, own) in enumerate(parts, 1):
+        made, wrong = to_problems(table, own)
+        made, marker = _marked(made)  # of all rows, so that it does not depend on the check
+        read = len(made)
+        if rewrite:
+            made = _rewritten(made, table, config, rewrite)
+        rejected += read - len(made)
+        if len(parts) > 1:
+            made = {number: _named_by(table.stem, each) for number, each in made.items()}
+        turn = functools.partial(_turn, place, len(parts))
+        problems |= {turn(number): each for number, each in made.items()}
+        faults |= {turn(number): fault for number, fault in wrong.items()}
+        where |= {turn(row.number): row.where for row in table.rows}
     if known_unfit is not None:
         problems = {number: problems[number] for number in problems.keys() - known_unfit}
         faults = {number: faults[number] for number in faults.keys() - known_unfit}
     else:
         checked = _check_references(problems, verify, on_checked)
-        wrong, flags = _faults_of(checked, problems, table)
+        unread, flags = _faults_of(checked, problems, where)
         if len(checked) < len(problems):
-            raise refusal(list(wrong.values()), len(checked), flags, " checked first")
-        faults |= wrong
-        problems = {number: problems[number] for number in problems.keys() - wrong}
+            raise refusal(list(unread.values()), len(checked), flags, " checked first")
+        faults |= unread
+        problems = {number: problems[number] for number in problems.keys() - unread}
     unfit = {number: faults[number] for number in sorted(faults)}
     if unfit and (config.unfit == "refuse" or known_unfit is not None or not problems):
-        raise refusal(list(unfit.values()), len(table.rows), flags)
+        raise refusal(list(unfit.values()), len(where), flags)
     left_out = {number: fault.what for number, fault in unfit.items()}
     return LoadedProblems(
         [problems[number] for number in sorted(problems)],
@@ -164,6 +217,17 @@ def fit_problems(
         marker=marker,
         rejected=rejected,
     )
+
+
+def _turn(place: int, parts: int, number: int) -> int:
+    """The number of a row of one of several tables, which take turns."""
+    return (number - 1) * parts + place
+
+
+def _named_by(stem: str, problem: Problem) -> Problem:
+    """The problem, with an id that begins with ``STEM:``."""
+    own = problem.id.removeprefix(f"{stem}:")
+    return replace(problem, id=f"{stem}:{own}")
 
 
 def _marked(problems: dict[int, Problem]) -> tuple[dict[int, Problem], str]:
@@ -184,10 +248,9 @@ def _marked(problems: dict[int, Problem]) -> tuple[dict[int, Problem], str]:
 
 
 def _faults_of(
-    checked: Mapping[int, str | None], problems: Mapping[int, Problem], table: Table
+    checked: Mapping[int, str | None], problems: Mapping[int, Problem], where: Mapping[int, str]
 ) -> tuple[dict[int, ProblemsError], str]:
     """(faults of the references by row number, flags that would make them readable, or empty)."""
-    where = {row.number: row.where for row in table.rows}
     wrong = {number: what for number, what in checked.items() if what}
     faults, flags = {}, ""
     if label := common_label(problems[number].reference for number in wrong):

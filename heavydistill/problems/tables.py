@@ -12,10 +12,11 @@ import functools
 import itertools
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from heavydistill import plugins
@@ -41,9 +42,14 @@ class Table:
     origin: str  # Name of the file without its folder, or the Hub id; see ``Problem.source``
     stem: str  # First part of the ids of rows without ids
     rows: list[TableRow]  # Rows in their order, at least one
+    outside: int = 0  # Number of rows that were read and are outside the bounds
 
 
-plugins.ship("source", ("micro", "gym", "hub"))
+Bounds = Mapping[str, tuple[str, str]]
+"""First and last text of the columns whose rows are kept; see ``problems.within``."""
+
+
+plugins.ship("source", ("micro", "gym", "hub", "benchmark"))
 _BOM = b"\xef\xbb\xbf"
 # First bytes of gzip, Zstandard, xz, bzip2 and zip files.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
@@ -58,19 +64,31 @@ _PACKED_SUFFIXES = (".gz", ".zst", ".xz", ".bz2", ".zip")
 _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas to read such files
 
 
-def read(source: str, subset: str | None, split: str, most: int | None = None) -> Table:
+def read(
+    source: str,
+    subset: str | None,
+    split: str,
+    most: int | None = None,
+    bounds: Bounds = MappingProxyType({}),
+) -> Table:
     """Read a .jsonl, .json or .parquet file, or hub:ORG/NAME with ``subset`` and ``split``; or call
     a plug-in, NAME:ARGS.
 
-    ``most`` is the maximum number of rows that are read; None reads all.
+    ``most`` is the maximum number of rows that are read; None reads all. Rows outside ``bounds``
+    are not kept in memory. A text that begins with the last text is within the bounds, so that a
+    day includes all its hours.
+
+    Raises:
+        ProblemsError: The source cannot be read, a row has neither text nor a date in a column of
+            ``bounds``, or no row is left.
     """
     path, (name, _, args) = Path(source), source.partition(":")
     if name == "hub":
-        return read_hub(args, subset, split, most)
+        return _table(*_read_hub(args, subset, split), most, bounds)
     if not Path(name).suffix and "/" not in name and (own := plugins.find("source", name)):
-        return _read_plugin(own, args, most)
+        return _table(*_read_plugin(own, args, most), most, bounds)
     if path.suffix in _KINDS:
-        return read_file(path, most)
+        return read_file(path, most, bounds)
     raise _unknown(source)
 
 
@@ -104,25 +122,27 @@ def _unknown(source: str) -> ProblemsError:
     return ProblemsError(
         what,
         f"{near}Give micro, a .jsonl, .json or .parquet file, hub:ORG/NAME or gym:FAMILY"
-        f"{''.join(f', {own}:ARGS' for own in plugins.names('source')[3:])}.{plugins.absent()}",
+        f"{''.join(f', {own}:ARGS' for own in plugins.names('source')[4:])}.{plugins.absent()}",
     )
 
 
-def _read_plugin(own: plugins.Plugin, args: str, most: int | None) -> Table:
-    """Read the rows of a plug-in."""
+_Read = tuple[str, str, str, Iterable[TableRow]]
+"""(origin, stem, name in messages, rows) of a source."""
+
+
+def _read_plugin(own: plugins.Plugin, args: str, most: int | None) -> _Read:
     values = replace(own, value=lambda: list(itertools.islice(own.value(args), most)))()
     where = f"{own.name}:{Path(args).name}"
     for number, row in enumerate(values, 1):
         if not isinstance(row, dict):
             raise own.fault(f"gave {type(row).__name__} as row {number}, not a dict of columns")
     rows = [TableRow(f"{where}:{number}", number, row) for number, row in enumerate(values, 1)]
-    return _table(where, own.name, where, rows)
+    return where, own.name, where, rows
 
 
-def read_file(path: Path, most: int | None = None) -> Table:
-    """Read the rows of a file. Raises ProblemsError as ``rows_of``, or if there are none."""
-    rows = list(itertools.islice(rows_of(path, str(path)), most))
-    return _table(path.name, path.stem, str(path), rows)
+def read_file(path: Path, most: int | None = None, bounds: Bounds = MappingProxyType({})) -> Table:
+    """Read the rows of a file as ``read`` does. Raises ProblemsError as ``rows_of`` too."""
+    return _table(path.name, path.stem, str(path), rows_of(path, str(path)), most, bounds)
 
 
 def rows_of(path: Path, name: str) -> Iterator[TableRow]:
@@ -177,20 +197,26 @@ def _parquet(path: Path, name: str) -> Iterator[object]:
         raise ProblemsError(f"{name} cannot be read as parquet: {error}", _FIX) from error
 
 
-def read_hub(name: str, subset: str | None, split: str, most: int | None = None) -> Table:
-    """Read the dataset ``ORG/NAME`` of the Hub; the token comes from ``HF_TOKEN``.
+def _read_hub(name: str, subset: str | None, split: str) -> _Read:
+    """The dataset ``ORG/NAME`` of the Hub; the token comes from ``HF_TOKEN``.
 
-    Raises ProblemsError if the dataset does not exist, is not accessible, or has no such split or
-    no rows.
+    Raises ProblemsError if the dataset does not exist, is not accessible, or has no such split.
     """
     where = f"hub:{name}"
     if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
         raise ProblemsError(f"{where} is not hub:ORG/NAME", "Write it as in hub:openai/gsm8k.")
+    return f"{where}/{split}", name.partition("/")[2], where, _rows_of_hub(name, subset, split)
+
+
+def _rows_of_hub(name: str, subset: str | None, split: str) -> Iterator[TableRow]:
+    """Yield the rows, which are decoded one by one: a dataset may be larger than the memory."""
+    where = f"hub:{name}"
     hindrance = obstacle()  # before importing the library, which then works offline
     import datasets
 
     try:
-        values = list(itertools.islice(datasets.load_dataset(name, subset, split=split), most))
+        for number, values in enumerate(datasets.load_dataset(name, subset, split=split), 1):
+            yield TableRow(f"{where}, row {number}", number, values)
     except Exception as error:
         # The library raises its own exceptions, network errors and plain ValueErrors.
         if hindrance and isinstance(error, ConnectionError):
@@ -203,43 +229,42 @@ def read_hub(name: str, subset: str | None, split: str, most: int | None = None)
             "Check the name, problems.subset and problems.split; a private or gated dataset needs "
             "HF_TOKEN.",
         ) from error
-    rows = [TableRow(f"{where}, row {number}", number, row) for number, row in enumerate(values, 1)]
-    return _table(f"{where}/{split}", name.partition("/")[2], where, rows)
 
 
-def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
-    """Keep the rows whose columns are within bounds, given as (first text, last text).
-
-    A text that begins with the last text is within the bounds, so that a day includes all its
-    hours. Raises ProblemsError if a row has neither text nor a date in the column, or no row is
-    left.
-    """
-    rows = table.rows
-    for column, (first, last) in bounds.items():
-        texts = []
-        for row in rows:
-            value = row.values.get(column)
-            if not isinstance(value, str | date):
-                raise ProblemsError(
-                    f"{row.where}: there is neither text nor a date in the column {column!r} "
-                    "(problems.within)",
-                    choices(column, row.values, "Columns there"),
-                )
-            texts.append(value if isinstance(value, str) else value.isoformat())
-        pairs = zip(rows, texts, strict=True)
-        rows = [row for row, text in pairs if first <= text and text[: len(last)] <= last]
-    if not rows:
+def _table(
+    origin: str,
+    stem: str,
+    where: str,
+    rows: Iterable[TableRow],
+    most: int | None,
+    bounds: Bounds,
+) -> Table:
+    kept, outside = list[TableRow](), 0
+    for row in itertools.islice(rows, most):
+        if all(_is_within(row, column, *ends) for column, ends in bounds.items()):
+            kept.append(row)
+        else:
+            outside += 1
+    if not kept and not outside:
+        raise ProblemsError(f"{where} has no rows", "Give a source with at least one problem.")
+    if not kept:
         raise ProblemsError(
-            f"{table.origin}: no row is in the range of problems.within, {bounds}",
+            f"{origin}: no row is in the range of problems.within, {dict(bounds)}",
             "Correct the bounds; write dates as in the rows.",
         )
-    return Table(table.origin, table.stem, rows)
+    return Table(origin, stem, kept, outside)
 
 
-def _table(origin: str, stem: str, where: str, rows: list[TableRow]) -> Table:
-    if not rows:
-        raise ProblemsError(f"{where} has no rows", "Give a source with at least one problem.")
-    return Table(origin, stem, rows)
+def _is_within(row: TableRow, column: str, first: str, last: str) -> bool:
+    value = row.values.get(column)
+    if not isinstance(value, str | date):
+        raise ProblemsError(
+            f"{row.where}: there is neither text nor a date in the column {column!r} "
+            "(problems.within)",
+            choices(column, row.values, "Columns there"),
+        )
+    text = value if isinstance(value, str) else value.isoformat()
+    return first <= text and text[: len(last)] <= last
 
 
 def _json_of(text: bytes, where: str, fix: str) -> object:

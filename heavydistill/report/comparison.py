@@ -222,7 +222,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         metrics(comparison),
         frozen(comparison),
         _groups("verifier", comparison.by_verifier, comparison, group_metrics),
-        _groups("family", comparison.by_family, comparison, group_metrics),
+        _groups("source", comparison.by_family, comparison, group_metrics),
         _pairs(comparison, runs),
         _strata(runs, titles),
         _habits(runs, titles),

@@ -349,8 +349,8 @@ def labels(summary: Summary) -> Grid:
 
 
 def group_grids(summary: Summary) -> Iterator[Grid]:
-    """Yield the metrics of each verifier, family and stratum; skip a single verifier or family."""
-    kinds = {"Verifier": summary.by_verifier, "Family": summary.by_family}
+    """Yield the metrics of each verifier, source and stratum; skip a single verifier or source."""
+    kinds = {"Verifier": summary.by_verifier, "Source": summary.by_family}
     groups = {title: each for title, each in kinds.items() if len(each) > 1}
     names = _names(summary)
     for title, each in {**groups, "Stratum": summary.by_stratum}.items():

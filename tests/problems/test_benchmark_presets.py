@@ -10,16 +10,18 @@ from typing import Any
 
 import messages
 import pytest
+from command_line import run_command
 from import_files import lines
 from judging import judged
 from sandboxing import need_sandbox
 
-from heavydistill.config.run import RunConfig, load_config
+from heavydistill.config.run import Problems, RunConfig, load_config
 from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
 from heavydistill.problems import load_fit
-from heavydistill.problems.benchmarks import benchmark
+from heavydistill.problems.benchmarks import benchmark, preset_of
 from heavydistill.schema import Problem
+from heavydistill.store.traces import read_traces
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
@@ -40,10 +42,14 @@ MATHS = {
         "78",
     ),
     "aime25": ({**COMPETITION, "problem": "How much is $6^3$?", "answer": 216}, "216", "36"),
-    "hmmt-feb-2025": (
-        {**COMPETITION, "problem": "Solve $x^2 = 8$, $x > 0$.", "answer": "2\\sqrt{2}"},
-        r"\sqrt{8}",
-        r"\sqrt{6}",
+    "aime26": ({**COMPETITION, "problem": "How much is $2^3$?", "answer": 8}, "8", "9"),
+    **dict.fromkeys(
+        ("hmmt-feb-2025", "hmmt-nov-2025", "hmmt-feb-2026"),
+        (
+            {**COMPETITION, "problem": "Solve $x^2 = 8$, $x > 0$.", "answer": "2\\sqrt{2}"},
+            r"\sqrt{8}",
+            r"\sqrt{6}",
+        ),
     ),
     "beyond-aime": ({"problem": "How much is $2^{20}$?", "answer": 1048576}, "1048576", "524288"),
     "imo-answerbench": (
@@ -148,7 +154,8 @@ def test_a_file_is_valid_and_listed(name):
 def test_all_that_the_paper_measures_and_rules_can_judge_are_there():
     wanted = {"aime25", "beyond-aime", "hmmt-feb-2025", "gpqa-diamond"}
     wanted |= {"livecodebench", "ifeval", "imo-answerbench"}
-    assert {*shipped("configs/benchmarks")} == wanted | {"aime24", "math-500", "gsm8k"}
+    wanted |= {"aime24", "aime26", "hmmt-nov-2025", "hmmt-feb-2026", "math-500", "gsm8k"}
+    assert {*shipped("configs/benchmarks")} == wanted
 
 
 @pytest.mark.parametrize("name", MATHS)
@@ -264,7 +271,7 @@ def test_flags_win_over_a_file_and_a_file_wins_over_a_benchmark(tmp_path):
     [
         ("aime2025", "aime25"),
         ("GSM8K", "gsm8k"),
-        ("hmmt", "hmmt-feb-2025"),
+        ("hmmt", "hmmt-"),
         ("math500", "math-500"),
     ],
 )
@@ -274,6 +281,54 @@ def test_an_unknown_name_is_refused_with_the_nearest(wrong, near):
     assert near in refused.value.fix.partition("?")[0]
     with messages.raises("no_benchmark", name="zzz", known="aime24, aime25"):
         benchmark("zzz")
+
+
+@pytest.fixture
+def copies(tmp_path, monkeypatch):
+    """A folder where the library finds copies of two datasets in place of the Hub's."""
+    idx = ({"problem_idx": n, "problem": f"How much is {n} + 3?", "answer": n + 3} for n in (1, 2))
+    for name, rows in {
+        "aime_2026": [*idx, {"problem_idx": 3, "problem": "Why?", "answer": "1, \\ldots, 9"}],
+        "hmmt_feb_2026": [MATHS["hmmt-feb-2026"][0]],
+    }.items():
+        folder = tmp_path / "MathArena" / name
+        folder.mkdir(parents=True)
+        rows = [row | {"answer": str(row["answer"])} for row in rows]
+        lines(folder / "train.jsonl", *rows)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_check_prints_what_a_benchmark_has_today(copies):
+    done = run_command("benchmarks", "--check", "aime26")
+    assert done.returncode == 1  # 30 in its file
+    said = " ".join(done.stdout.split())
+    assert "aime26: 3 rows; its file says 30; 1 cannot be judged; columns problem_idx" in said
+    assert "ellipsis" in said
+    missing = run_command("benchmarks", "--check", "aime25")
+    assert missing.returncode == 1 and "hub:MathArena/aime_2025" in missing.stdout
+    assert "Traceback" not in missing.stderr
+
+
+def test_a_run_on_two_benchmarks_takes_their_problems_in_turn(copies):
+    two = "aime26,hmmt-feb-2026"
+    refused = run_command("generate", "--benchmark", two, "--dry-run")
+    assert refused.returncode == 2 and "MathArena/aime_2026, row 3: no rule" in refused.stderr
+    keys = ["--set", "problems.unfit=leave_out", "--k", 2, "--d", 1, "--out", "run"]
+    done = run_command("generate", "--benchmark", two, *keys)
+    assert done.returncode == 0, done.stderr
+    problems = [trace.problem for trace in read_traces(copies / "run")]
+    assert [problem.id for problem in problems] == ["aime26:1", "hmmt-feb-2026:1", "aime26:2"]
+    assert problems[2].source == "hub:MathArena/aime_2026/train:2"
+    full = run_command("show", "run", "--full").stdout
+    assert "hub:MathArena/aime_2026" in full and "hub:MathArena/hmmt_feb_2026" in full
+    first = load_fit(Problems(source=f"benchmark:{two}", limit=2, unfit="leave_out")).problems
+    assert [problem.id for problem in first] == ["aime26:1", "hmmt-feb-2026:1"]
+    with messages.raises("key_without_effect", key="problems.columns"):
+        load_fit(Problems(source=f"benchmark:{two}", columns={"text": "problem"}))
+    with messages.raises("benchmark_twice"):
+        preset_of("aime26,aime26")
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not here")

@@ -129,7 +129,7 @@ def test_a_run_without_deliberations_says_so(printed):
     without = invented(**nothing, **groups, **gone)
     text = printed(tables, without)
     assert messages.is_in(text, "no_deliberation") and "HM@" not in text
-    assert _line(text, "Family") == "Family M@8 V@8 P@8" and "HM - V" not in text
+    assert _line(text, "Source") == "Source M@8 V@8 P@8" and "HM - V" not in text
     assert "takes the tokens" not in text
     assert "too narrow" not in text
     assert "too narrow" in printed(tables, dataclasses.replace(without, problems=29))

@@ -322,7 +322,9 @@ class ImportedPools:
             keep_option_order=True,
             unfit=choice.unfit,
         )
-        loaded = fit_problems(_table(groups), config, self._config.verify, on_checked=on_checked)
+        loaded = fit_problems(
+            [(_table(groups), config)], config, self._config.verify, on_checked=on_checked
+        )
         for number, what in loaded.unfit.items():
             self._leave_out("unfit", len(groups[number - 1].places), what)
         self.marker = loaded.marker
