@@ -1,5 +1,5 @@
 """Sandboxes for model-written programs: ``bubblewrap`` on this machine, or a ``sandbox_fusion``
-server.
+server. ``session`` keeps an interpreter for a conversation, in the sandbox of this machine.
 
 They fail closed: if the configured sandbox is not available, nothing runs, and the reason is
 reported. There is no fallback.

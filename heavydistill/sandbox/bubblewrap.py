@@ -3,8 +3,8 @@
 A program is confined by, from the outside in:
 
     namespaces    an empty network of its own, processes, users, IPC, host name
-    files         its interpreter and standard library, and the ``packages`` that it mentions,
-                  read-only; ``/program``, also as ``/tmp``, in memory; no ``/proc``, no ``/sys``;
+    files         its interpreter and standard library, and some of ``packages``, read-only;
+                  ``/program``, also as ``/tmp``, in memory; no ``/proc``, no ``/sys``;
                   only null, zero and random in ``/dev``
     user          an ordinary user; if this process is root, an unused user id
     system calls  see ``seccomp``: no second process, so that the limits are totals
@@ -238,6 +238,7 @@ _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts
 _FIRST_UID = 1_879_048_192
 _UIDS = 1 << 28
 _UIDS_A_PROCESS = 1024
+"""Runs with the same user id share the limit of threads, so many run at once before one repeats."""
 _FIRST_UID_OF_FEW, _FEW_UIDS = 65_520, 13
 _runs = itertools.count()
 

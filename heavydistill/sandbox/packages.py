@@ -1,8 +1,8 @@
 """Installed packages that programs in the sandbox may import besides the standard library.
 
 They are the packages of this process's environment, so that they fit the interpreter. ``FOLDER``
-of the sandbox shows them read-only. Only those that a program mentions are in it, because a sandbox
-starts faster without them. A package that is not installed is unknown to the programs.
+of the sandbox shows them read-only: all to an interpreter (``session``), and to a program only
+those that it mentions, because a sandbox starts faster without them. A package that is not installed is unknown to the programs.
 """
 
 from __future__ import annotations

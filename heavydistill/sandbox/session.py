@@ -280,12 +280,12 @@ class _Interpreter:
                 if output.left_out:  # a flood; reading it costs processor time here as well
                     time.sleep(_PAUSE_S)
             if self._launcher.fileno() in ready:
-                report = self._launcher.recv(_CHUNK)
+                report = _received(self._launcher)
                 self._reports += report
                 if not report:
                     return b""
             if self._channel.fileno() in ready:
-                if answer := self._channel.recv(_CHUNK):
+                if answer := _received(self._channel):
                     return answer
                 self._poll.unregister(self._channel)
         return None
@@ -311,6 +311,14 @@ class _Interpreter:
         if self._code > 128:
             return "closed", f"Signal {self._code - 128} ended the interpreter."
         return "closed", f"The interpreter exited with status {self._code}."
+
+
+def _received(end: socket.socket) -> bytes:
+    """What has arrived; nothing if the other end is closed."""
+    try:
+        return end.recv(_CHUNK)
+    except ConnectionResetError:  # and had not read all that was sent to it
+        return b""
 
 
 class _Output:
