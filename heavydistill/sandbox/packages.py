@@ -2,7 +2,8 @@
 
 They are the packages of this process's environment, so that they fit the interpreter. ``FOLDER``
 of the sandbox shows them read-only: all to an interpreter (``session``), and to a program only
-those that it mentions, because a sandbox starts faster without them. A package that is not installed is unknown to the programs.
+those that it mentions, because a sandbox starts faster without them. A package that is not
+installed is unknown to the programs.
 """
 
 from __future__ import annotations
