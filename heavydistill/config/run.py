@@ -25,6 +25,7 @@ from heavydistill.config.models import ADDRESS_OF_A_SANDBOX, Endpoint, Judge, Sa
 from heavydistill.config.prompts import OwnPrompts
 from heavydistill.config.yaml import Section, form, load, parse_yaml
 from heavydistill.errors import ConfigError, MissingModelError
+from heavydistill.schema import Problem
 
 Selection = Literal[
     "random", "max_answer_num", "max_diversity", "max_length", "group_one", "stratified"
@@ -280,6 +281,10 @@ class RunConfig(Section):
         """Return a hash of ``identity_fields``."""
         canonical = json.dumps(self.identity_fields, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def domain_of(self, problem: Problem) -> str:
+        """Return the domain whose prompts apply to a problem."""
+        return problem.domain or self.domain or "general"
 
     @property
     def roles(self) -> tuple[str, str]:

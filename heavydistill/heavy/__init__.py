@@ -1,4 +1,4 @@
-"""Builds the prompts for models and evaluates votes: pure functions without I/O.
+"""The protocol of heavy thinking: what is asked, shown and counted. It sends no request.
 
 ``episode`` is the protocol for one problem, ``prompts`` loads the prompt wordings of the roles,
 ``selection`` chooses trajectories from a pool, ``pruning`` cuts them to a token budget, ``cache``

@@ -176,11 +176,6 @@ class Episode:
         return OK if is_free or usable >= self.rules.min_k else TOO_FEW_USABLE
 
     @property
-    def is_done(self) -> bool:
-        """Whether everything was asked and told."""
-        return self._is_judged and not self._has_next
-
-    @property
     def trace(self) -> Trace:
         """The row so far; its labels are final when the episode is done."""
         return labelled(

@@ -168,8 +168,7 @@ def for_cache(task: Task, domain: str, language: str, own: OwnPrompts = NO_PROMP
 
 def for_thinker(problem: Problem, config: RunConfig) -> Prompt:
     """The wording that a run uses for a thinker on a problem."""
-    domain = problem.domain or config.domain or "general"
-    return load("thinker", domain, config.language, config.prompts)
+    return load("thinker", config.domain_of(problem), config.language, config.prompts)
 
 
 def asked_of_thinker(problem: Problem, config: RunConfig) -> str:

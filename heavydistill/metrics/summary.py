@@ -125,7 +125,7 @@ def rates(rows: Sequence[ProblemFigures]) -> dict[str, Any]:
     }
 
 
-def vote_copy_rate(rounds: Iterable[Round]) -> Interval | None:
+def mean_vote_copies(rounds: Iterable[Round]) -> Interval | None:
     """Mean of a round's ``copies`` over problems; None if no problem has a value."""
     copies = [of_round.copies for of_round in rounds if of_round.copies is not None]
     return bootstrap_mean(copies) if copies else None
@@ -259,7 +259,7 @@ def summary_of(tally: RunTally) -> Summary:
         heavy_minus_mean=bootstrap_difference(heavy_means, means) if rounds else None,
         per_round=per_round,
         **rates(rows),
-        vote_copy_rate=vote_copy_rate(last_round),
+        vote_copy_rate=mean_vote_copies(last_round),
         places=places_of(last_round),
         **claim_metrics(of_round.claims for of_round in last_round),
         steps=step_table([of_round.steps for of_round in last_round]),

@@ -26,7 +26,7 @@ _INVOKE = "Use this skill to answer the question below. There are no subagents."
 
 def for_reader(problem: Problem, config: RunConfig) -> Prompt:
     """The wording that a run uses around a problem's cache for the deliberator."""
-    domain = problem.domain or config.domain or "general"
+    domain = config.domain_of(problem)
     return for_task(config.deliberate.task, domain, config.language, config.prompts)
 
 

@@ -67,7 +67,6 @@ def execute(
                 answer["answer_text"] = "It is 5."
         episode.tell(ask, answer)
         waiting += episode.asks()
-    assert episode.is_done
     return episode.trace, asked
 
 

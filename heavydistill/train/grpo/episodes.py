@@ -175,7 +175,7 @@ class Episodes:
     def _episode(
         self, problem: Problem, seed: int, pool: list[Trajectory] | None = None
     ) -> Episode:
-        run, domain = self._run, problem.domain or self._run.domain or "general"
+        run, domain = self._run, self._run.domain_of(problem)
         cache = run.cache.model_copy(update={"budget_tokens": self.budget_tokens})
         return Episode(
             problem,

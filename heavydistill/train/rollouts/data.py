@@ -201,7 +201,7 @@ def _problems(
     return [
         {
             **problem_row(problem, asked_of_thinker(problem, run)),
-            "domain": problem.domain or run.domain or "general",
+            "domain": run.domain_of(problem),
         }
         for problem in problems
     ]
