@@ -125,9 +125,41 @@ def held_out(
     Raises:
         ConfigError: There are no sets or no validation problems, or some cannot be used.
     """
-    manifest = read_manifest(folder)
-    settings = [manifest.build, *(run.config for run in manifest.runs)]
-    own = [OwnPrompts.saved(each.get("prompts", {})) for each in settings]
+    problems = _validation_problems(folder)
+    chosen = sorted(problems, key=lambda id: content_id("held", id))
+    caches = _caches(folder, problems)
+    kept = [caches[id] for id in chosen if id in caches][:most]
+    attempts = _shown_attempts(folder, kept)
+    of_roles: dict[str, list[Row]] = {
+        DELIBERATOR: [_cache_row(problems[cache.problem], cache, attempts) for cache in kept],
+        THINKER: [problem_row(problems[id], thinker_prompt(problems[id])) for id in chosen[:most]]
+        if thinker_prompt
+        else [],
+    }
+    if reader:
+        manifest = read_manifest(folder)
+        settings = [manifest.build, *(run.config for run in manifest.runs)]
+        own = [OwnPrompts.saved(each.get("prompts", {})) for each in settings]
+        prompts = {
+            cache.id: _garbled(problems[cache.problem], cache, attempts, reader, own)
+            for cache in kept[:_MOST_GARBLED]
+        }
+        of_roles[GARBLED] = [
+            {**problem_row(problems[cache.problem], prompt), "cache": cache.id}
+            for cache in kept
+            if (prompt := prompts.get(cache.id))
+        ]
+    _refuse_learnt(folder, of_roles, learnt)
+    fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
+    too_long = sum(len(of_roles[role]) - len(fitting[role]) for role in (DELIBERATOR, THINKER))
+    if reader:
+        fit = {row["cache"] for row in fitting[DELIBERATOR]}
+        fitting[GARBLED] = [row for row in fitting[GARBLED] if row["cache"] in fit]
+    return HeldOut(fitting, sum(cache.drawn for cache in kept), too_long)
+
+
+def _validation_problems(folder: Path) -> dict[str, ProblemRow]:
+    """Problems of the validation split by id; ConfigError if there are none."""
     rows = (from_row(ProblemRow, row) for row in read_rows(folder, "problems"))
     problems = {row.id: row for row in rows if row.split == "validation"}
     if not problems:
@@ -135,7 +167,11 @@ def held_out(
             f"held_out: {folder} has no problem in its validation split",
             "Build with --set validation=0.05 or more, or give --held_out_from another folder.",
         )
-    chosen = sorted(problems, key=lambda id: content_id("held", id))
+    return problems
+
+
+def _caches(folder: Path, problems: Collection[str]) -> dict[str, CacheRow]:
+    """A first-round cache of each problem that has one; one of a run before one that was drawn."""
     caches: dict[str, CacheRow] = {}
     for row in read_rows(folder, "caches"):
         if row["problem"] not in problems or row["rl_label"] not in FIT or row["round"] > 1:
@@ -143,8 +179,12 @@ def held_out(
         before = caches.get(row["problem"])
         if before is None or (before.drawn and not row["drawn"]):
             caches[row["problem"]] = from_row(CacheRow, row)
-    kept = [caches[id] for id in chosen if id in caches][:most]
-    wanted = {item.generation for cache in kept for item in cache.items}
+    return caches
+
+
+def _shown_attempts(folder: Path, caches: Iterable[CacheRow]) -> dict[str, TrajectoryRow]:
+    """The attempts of caches by id; ConfigError if the folder lacks some."""
+    wanted = {item.generation for cache in caches for item in cache.items}
     attempts = {
         row["id"]: from_row(TrajectoryRow, row)
         for row in read_rows(folder, "trajectories")
@@ -155,34 +195,26 @@ def held_out(
             f"held_out: {folder} has caches without their attempts, which the vote needs",
             "A refilter drops attempts: give the folder of the build with --held_out_from.",
         )
-    of_roles: dict[str, list[Row]] = {
-        DELIBERATOR: [
-            {
-                **problem_row(problems[cache.problem], cache.prompt),
-                "cache": cache.id,
-                "vote": vote_value([attempts[item.generation] for item in cache.items]),
-                "shown": [
-                    attempts[item.generation].answer_text
-                    for item in cache.items
-                    if item.tokens_after == item.tokens_before
-                ],
-            }
-            for cache in kept
+    return attempts
+
+
+def _cache_row(problem: ProblemRow, cache: CacheRow, attempts: Mapping[str, TrajectoryRow]) -> Row:
+    """The row of a deliberator: the cache, its vote, and the attempts that it shows whole."""
+    return {
+        **problem_row(problem, cache.prompt),
+        "cache": cache.id,
+        "vote": vote_value([attempts[item.generation] for item in cache.items]),
+        "shown": [
+            attempts[item.generation].answer_text
+            for item in cache.items
+            if item.tokens_after == item.tokens_before
         ],
-        THINKER: [problem_row(problems[id], thinker_prompt(problems[id])) for id in chosen[:most]]
-        if thinker_prompt
-        else [],
     }
-    if reader:
-        prompts = {
-            cache.id: _garbled(problems[cache.problem], cache, attempts, reader, own)
-            for cache in kept[:_MOST_GARBLED]
-        }
-        of_roles[GARBLED] = [
-            {**problem_row(problems[cache.problem], prompt), "cache": cache.id}
-            for cache in kept
-            if (prompt := prompts.get(cache.id))
-        ]
+
+
+def _refuse_learnt(
+    folder: Path, of_roles: Mapping[str, list[Row]], learnt: Collection[str]
+) -> None:
     both = {row["text"] for rows in of_roles.values() for row in rows} & set(learnt)
     if both:
         raise ConfigError(
@@ -191,12 +223,6 @@ def held_out(
             "Give a folder with other problems, or leave held_out_from out if dataset_name is "
             "given.",
         )
-    fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
-    too_long = sum(len(of_roles[role]) - len(fitting[role]) for role in (DELIBERATOR, THINKER))
-    if reader:
-        fit = {row["cache"] for row in fitting[DELIBERATOR]}
-        fitting[GARBLED] = [row for row in fitting[GARBLED] if row["cache"] in fit]
-    return HeldOut(fitting, sum(cache.drawn for cache in kept), too_long)
 
 
 def _garbled(
