@@ -7,13 +7,15 @@ model reads the prompts that it was trained on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from heavydistill.config.run import CacheChoice, Deliberating, Think
 from heavydistill.config.serve import ServeConfig
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import attempts_that_fit
 from heavydistill.heavy.prompts import Prompt
@@ -139,7 +141,8 @@ def resolved(config: ServeConfig, contact: ServerProbe | None) -> ResolvedRun:
         thinker, domain = of_thinker.thinker, of_thinker.config.domain
         both["teacher"] = deliberator_name
         alone = both | {"endpoint": apart, "think": Think(), "domain": domain}
-        run = resolve(config.model_copy(update=alone), contact)
+        with _naming("serve.deliberator_endpoint"):
+            run = resolve(config.model_copy(update=alone), contact)
     run = with_tokenizer(run)
     decided = {name: getattr(run.config, name) for name in ("domain", "cache")}
     run = replace(run, config=config.model_copy(update=decided), thinker=thinker)
@@ -150,6 +153,17 @@ def resolved(config: ServeConfig, contact: ServerProbe | None) -> ResolvedRun:
             *(unlearnt.model, learnt, asked, unlearnt.fix),
         )
     return run
+
+
+@contextlib.contextmanager
+def _naming(key: str) -> Iterator[None]:
+    """Name the keys of another endpoint than ``endpoint`` in the fix of a TeacherError."""
+    try:
+        yield
+    except TeacherError as error:
+        fix = error.fix.replace("--set endpoint.", f"--set {key}.")
+        fix = fix.replace("--endpoint", f"--set {key}.base_url")
+        raise TeacherError(f"{key}: {error.what}", fix) from error
 
 
 def _check_verifier(config: ServeConfig) -> None:

@@ -1,5 +1,6 @@
 """Requests that cannot be answered as asked: refused by name, in the form of OpenAI's API."""
 
+import contextlib
 import http.client
 import json
 import logging
@@ -13,11 +14,11 @@ import messages as messages_of
 import openai
 import pytest
 from fault_server import faulty
-from serving import QUESTION, body_of, post, serving
+from serving import MICRO, QUESTION, body_of, post, service_of, serving
 
 from heavydistill.config.serve import ServeConfig
 from heavydistill.config.yaml import load
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.serve.app import Site
 from heavydistill.serve.service import Service
 
@@ -219,6 +220,15 @@ def test_configurations_that_cannot_be_served(keys, said):
     with pytest.raises(ConfigError, match=said) as raised:
         load(ServeConfig, None, keys)
     assert "sk-123abc" not in str(raised.value)
+
+
+def test_a_deliberator_elsewhere_that_does_not_answer_is_named_by_its_own_key(models):
+    apart = {"base_url": "http://127.0.0.1:9/v1", "tokenizer": MICRO, "context": 4096}
+    service = service_of(models.base_url, serve__deliberator_endpoint=apart)
+    with contextlib.closing(service), pytest.raises(TeacherError) as raised:
+        service.load()
+    assert raised.value.what.startswith("serve.deliberator_endpoint: Nothing answers at http://127")
+    assert "correct --set serve.deliberator_endpoint.base_url;" in raised.value.fix
 
 
 def test_a_cache_without_room_for_the_attempts_is_refused_at_the_start(models):
