@@ -5,6 +5,7 @@ while, or is stopped, its time all but stands still.
 """
 
 import contextlib
+import select
 import selectors
 import threading
 import time
@@ -68,15 +69,24 @@ def fair_verdicts() -> Iterator[None]:
 @contextlib.contextmanager
 def fair_sandbox() -> Iterator[None]:
     """The sandbox of this process has such a clock while the block runs."""
-    from heavydistill.sandbox import bubblewrap
+    from heavydistill.sandbox import bubblewrap, session
+
+    class _Poll:
+        def __init__(self) -> None:
+            poll = select.poll()
+            self.register, self.unregister = poll.register, poll.unregister
+            self.poll = lambda timeout_ms: poll.poll(1000 * brief(timeout_ms / 1000))
 
     class _Selector(selectors.DefaultSelector):
         def select(self, timeout: float | None = None) -> list[Any]:
             return super().select(brief(timeout))
 
     patched = SimpleNamespace(DefaultSelector=_Selector, EVENT_READ=selectors.EVENT_READ)
+    clock = SimpleNamespace(monotonic=fair_time(), sleep=time.sleep)
     with (
-        mock.patch.object(bubblewrap, "time", SimpleNamespace(monotonic=fair_time())),
+        mock.patch.object(bubblewrap, "time", clock),
         mock.patch.object(bubblewrap, "selectors", patched),
+        mock.patch.object(session, "time", clock),
+        mock.patch.object(session, "select", SimpleNamespace(poll=_Poll, POLLIN=select.POLLIN)),
     ):
         yield

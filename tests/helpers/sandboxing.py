@@ -65,7 +65,9 @@ def attempted(attack: str, **limits: Any) -> dict[str, Any]:
 
 def attempted_in_a_cell(attack: str, **limits: Any) -> dict[str, Any]:
     """The same of an attack in a cell of an interpreter, which goes on after it."""
-    with open_session(SessionLimits(**{"output_bytes": 1 << 16, "memory_mb": 256, **limits})) as it:
+    with open_session(
+        SessionLimits(**{"cpu_s": 20, "output_bytes": 1 << 16, "memory_mb": 256, **limits})
+    ) as it:
         result = it.run(_PRELUDE + textwrap.dedent(attack) + _POSTLUDE)
         assert (result.error, result.truncated) == (None, False), result
         assert it.run("'alive'").output == "'alive'\n"
