@@ -69,6 +69,7 @@ sections = {
         "guides/serve",
         "guides/skill",
         "guides/scale",
+        "guides/batch",
         "guides/monitor",
         "guides/local-servers",
         "guides/gguf",

@@ -74,6 +74,7 @@ _RUN_FLAGS = (
     *flags_of("teacher thinker deliberator system judge.model=judge prompts=prompt", "Models"),
     *flags_of("endpoint.base_url=endpoint endpoint.start_vllm endpoint.tokenizer", "Models"),
     *flags_of("endpoint.extra_body", "Models"),
+    *flags_of("endpoint.batch endpoint.batch_files", "Batches"),
     *flags_of("budget endpoint.price_in endpoint.price_out endpoint.fresh", "Cost"),
     *flags_of("out journal plugins=plugin processes", "Run"),
 )

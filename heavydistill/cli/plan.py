@@ -189,6 +189,7 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     from heavydistill.models.tokenizer import SERVER
 
     config = plan.config
+    yield from ((note, False) for note in _notes_on_batches(plan))
     # With a contact, the server was asked already and a warning was logged if it cannot count.
     if config.endpoint.tokenizer == SERVER and config.rounds and not plan.contact:
         yield (
@@ -208,6 +209,18 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     seen = config.endpoint.capabilities
     if seen and seen != Capabilities():
         yield f"Settings found by doctor: {seen.checked or 'as configured'}", False
+
+
+def _notes_on_batches(plan: Plan) -> Iterator[str]:
+    """Yield where the files of batches are, which hold prompts and answers."""
+    for endpoint in (model.endpoint for model in plan.run.models):
+        if endpoint.batch:
+            yield (
+                f"Batches: files with all prompts and answers are at {endpoint.base_url} until the "
+                "answers are in the journal, and are then deleted there"
+            )
+        elif endpoint.batch_files:
+            yield f"Batches: files for vllm run-batch are written to {endpoint.batch_files}"
 
 
 def _cells(amounts: RemainingWork) -> list[str]:
@@ -272,7 +285,8 @@ def _note_on_price(stage: StageEstimate) -> str:
 
 def _is_assumed(stage: StageEstimate) -> bool:
     """Return whether the hours of a stage are based on an assumed speed."""
-    return bool(stage.amounts.calls.high) and not stage.model.is_local and not stage.means
+    known = stage.model.is_local or stage.model.endpoint.is_batched or stage.means
+    return bool(stage.amounts.calls.high) and not known
 
 
 def _note_on_budget(plan: Plan, estimate: Estimate | None = None) -> str:

@@ -57,6 +57,14 @@ def generate(
             rich_help_panel="Run",
         ),
     ] = None,
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait",
+            help="Send batches and end; the same command later takes the answers.",
+            rich_help_panel="Batches",
+        ),
+    ] = False,
     dry_run: DryRun = False,
     full: Full = False,
 ) -> None:
@@ -70,11 +78,14 @@ def generate(
     from heavydistill.heavy import prompts
     from heavydistill.models.contact import ServerProbe
     from heavydistill.models.request import conversation, texts_of
+    from heavydistill.run.batches import is_batched
     from heavydistill.run.generate import check
 
     console = Console()
     with checking(console) as on_checked:
         plan = check(asked, True, on_checked, None if dry_run else ServerProbe())
+    if no_wait and not is_batched(plan.run):
+        raise ConfigError("--no-wait is given, but no model is asked in batches", "Add --batch.")
     print_plan(plan, console, in_full=dry_run)
     if dry_run:
         console.rule("resolved configuration")
@@ -92,7 +103,7 @@ def generate(
         print_command("Next", same_command(), console)
         return
     with ending_early(console, plan.folder, plan.journal, is_replaced=bool(plan.changed)):
-        finished = run_shown(plan, console, ray=ray)
+        finished = run_shown(plan, console, ray=ray, waits=not no_wait)
     _print_finished(finished, plan, console, full)
 
 
@@ -138,11 +149,12 @@ def replay(
 
 def run_shown(plan: Plan, console: Console, **how: Any) -> RunResult:
     """Execute a plan and show its progress; ``how`` are arguments of ``run.generate.run``."""
+    from heavydistill.run.batches import is_batched
     from heavydistill.run.generate import run
 
     with Progress(console, plan) as progress:
         finished = run(plan, on_status=progress.on_status, on_start=progress.on_start, **how)
-    if reused := progress.reused():
+    if not is_batched(plan.run) and (reused := progress.reused()):
         say(reused, console)
     return finished
 

@@ -129,6 +129,17 @@ class Endpoint(Section):
     api_key_env: Annotated[str, NAME_OF_A_VARIABLE] | None = None
     """Environment variable that holds the API key (default: the provider's, else
     ``OPENAI_API_KEY``). A server without keys needs none."""
+    batch: bool = False
+    """Send the requests as batches (OpenAI's ``/v1/files`` and ``/v1/batches``), at half of the
+    price: answers come within 24 hours for each pass."""
+    batch_files: str | None = Field(default=None, min_length=1)
+    """Folder for input files of ``vllm run-batch``, in place of a server: run it on them where the
+    GPUs are, and the run reads its output files from the same folder."""
+    batch_requests: int = Field(default=50_000, ge=1)
+    """Maximum number of requests in a batch; lower it if the provider refuses so many tokens at
+    once."""
+    batch_mb: float = Field(default=190.0, gt=0)
+    """Maximum size of the file of a batch, in MB."""
     tokenizer: str | None = None
     """Tokenizer of the served model: a folder or Hub id (default: the profile's, or ``server``).
     ``server`` counts with the server's ``/tokenize``, else estimates one token per UTF-8 byte."""
@@ -180,8 +191,13 @@ class Endpoint(Section):
 
     @property
     def is_served(self) -> bool:
-        """Return whether models are served over HTTP."""
-        return self.start_vllm or self.base_url is not None
+        """Return whether models are served, over HTTP or by ``vllm run-batch``."""
+        return self.start_vllm or self.base_url is not None or self.batch_files is not None
+
+    @property
+    def is_batched(self) -> bool:
+        """Return whether requests are collected in files, which are answered as a whole."""
+        return self.batch or self.batch_files is not None
 
     @property
     def key_env(self) -> str:
@@ -207,6 +223,23 @@ class Endpoint(Section):
         if self.start_vllm and self.base_url:
             both = "endpoint.start_vllm and endpoint.base_url"
             raise ValueError(f"{both} are both set. Leave one of them out.")
+        return self
+
+    @model_validator(mode="after")
+    def _place_of_batches(self) -> Endpoint:
+        if self.batch_files and (self.base_url or self.start_vllm or self.batch):
+            raise ValueError(
+                "batch_files is set together with base_url, start_vllm or batch. Give batch_files "
+                "alone: no server is asked."
+            )
+        if self.batch and len(self.urls) != 1:
+            lacks = "the model runs in this process" if not self.urls else "there are several"
+            if self.start_vllm:
+                lacks = "start_vllm starts a server without a batch API"
+            raise ValueError(
+                f"batch needs one address with a batch API, and {lacks}. Name it (--endpoint), "
+                "leave --batch out, or write files for `vllm run-batch` (--batch-files FOLDER)."
+            )
         return self
 
 

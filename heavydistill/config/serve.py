@@ -86,6 +86,7 @@ class ServeConfig(RunConfig):
         without = {
             "pools": self.pools,
             "judge": self.judge,
+            "endpoint.batch or batch_files": self.endpoint.is_batched,
             "budget": self.budget,
             "a deliberate.task other than deliberate": self.deliberate.task != "deliberate",
             "serve.deliberator_endpoint with start_vllm": apart and starts,

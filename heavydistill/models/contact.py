@@ -90,6 +90,25 @@ class ServerProbe:
                 f"Add --set endpoint.context={takes}, or start the server with a larger context.",
             )
 
+    def require_batches(self, endpoint: Endpoint) -> None:
+        """Check that a server that answers has a batch API.
+
+        Raises:
+            TeacherError: The server has none, or does not answer.
+        """
+        url = f"{endpoint.urls[0].rstrip('/')}/batches"
+        try:
+            reply = submit(_exchange(f"{url}?limit=1", endpoint.key)).result()
+        except _faults() as error:
+            why = f"Nothing answers at {url}: {_why(error)}"
+            raise TeacherError(why, "Repeat the command later, or leave out --batch.") from error
+        if not isinstance(reply.json, dict) or not isinstance(reply.json.get("data"), list):
+            raise TeacherError(
+                f"{endpoint.base_url} has no batch API: GET {url} returns HTTP {reply.status}",
+                "Leave out --batch to send the requests one by one, or write files for `vllm "
+                "run-batch` on GPUs of yours: --batch-files FOLDER in place of --endpoint.",
+            )
+
     def listed(self, model: str, url: str, endpoint: Endpoint) -> _Entries:
         """The server's list of models, checked to contain ``model``; empty if there is no list.
 

@@ -216,7 +216,7 @@ def _seen(
     Until that has an address, its files are all that is known. Raises TeacherError as
     ``_observed``.
     """
-    if endpoint.start_vllm:
+    if not endpoint.urls:
         return _expected(profile.model, server)
     now = _observed(profile, endpoint, contact)
     if not server:

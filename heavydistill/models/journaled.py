@@ -107,15 +107,17 @@ class _JournalFirst:
 
     def __call__(self, samples: list[Sample]) -> None:
         at = round(time.time(), 3)
-        self.journal.put([self._record(*sample, at) for sample in samples])
+        self.journal.put([record_of(self.model, *sample, at) for sample in samples])
         self.keep(samples)
 
-    def _record(self, request: Request, response: Response, at: float) -> Record:
-        asked = {
-            "stage": request.stage,
-            "prompt": prompt_id(request.messages),
-            "sampling": request.sampling.model_dump(),
-            "seed": request.seed,
-            "index": request.index,
-        }
-        return Record(request.key, self.model, asked, response, at)
+
+def record_of(model: str, request: Request, response: Response, at: float) -> Record:
+    """The record of a response that arrived at a time, for the journal."""
+    asked = {
+        "stage": request.stage,
+        "prompt": prompt_id(request.messages),
+        "sampling": request.sampling.model_dump(),
+        "seed": request.seed,
+        "index": request.index,
+    }
+    return Record(request.key, model, asked, response, at)

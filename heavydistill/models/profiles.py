@@ -78,6 +78,11 @@ class Price(Section):
         paid = (prompt_tokens - cached) * self.usd_per_mtok_in + cached * (cached_usd or 0.0)
         return (paid + completion_tokens * self.usd_per_mtok_out) / 10**6
 
+    def halved(self) -> Price:
+        """The price in a batch."""
+        half = {name: value / 2 for name, value in self if isinstance(value, float)}
+        return self.model_copy(update={**half, "as_of": f"half of {self.as_of}, in batches"})
+
 
 class ProviderTerms(Section):
     """How one provider serves the model."""
@@ -243,6 +248,16 @@ def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -
             values = value if isinstance(value, list) else [str(value)] if value != "" else []
             command += [f"--{flag}", *values]
     return command
+
+
+def run_batch_words(profile: ProfileFile | None, model: str, context: int | None) -> list[str]:
+    """The flags of ``vllm run-batch`` for a model, those of the smallest setup of its profile."""
+    setups = profile.vllm.gpus if profile and profile.vllm else {}
+    gpus = next((count for count in GPU_COUNTS if setups.get(count)), None)
+    if not profile or not gpus:
+        return ["--model", model]
+    _, _, *words = serve_command(profile, gpus, context) or []
+    return ["--model", *words]
 
 
 def weights_of(profile: ProfileFile, setup: Setup) -> str:

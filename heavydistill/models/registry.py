@@ -22,7 +22,7 @@ from heavydistill import plugins
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.config.shipped import shipped
-from heavydistill.errors import TeacherError, did_you_mean
+from heavydistill.errors import ConfigError, TeacherError, did_you_mean
 from heavydistill.models.capabilities import ASSUMED, positions_in
 from heavydistill.models.http.probe import Evidence
 from heavydistill.models.hub_files import file_in, is_hub_id, unloadable, why_missing
@@ -234,7 +234,15 @@ def _routing(
 
 
 def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
-    """The configured price, otherwise the profile's; None unless both of its parts are known."""
+    """The configured price, otherwise the profile's; None unless both of its parts are known.
+
+    Half of it for a batch.
+    """
+    price = _listed_price(endpoint, known)
+    return price.halved() if price and endpoint.is_batched else price
+
+
+def _listed_price(endpoint: Endpoint, known: Price | None) -> Price | None:
     listed = (known.usd_per_mtok_in, known.usd_per_mtok_out) if known else (None, None)
     price_in = listed[0] if endpoint.price_in is None else endpoint.price_in
     price_out = listed[1] if endpoint.price_out is None else endpoint.price_out
@@ -290,7 +298,13 @@ def open_engine(
 
     Raises:
         TeacherError: The model cannot be loaded.
+        ConfigError: The endpoint is one of batches, whose requests ``batch.queue`` collects.
     """
+    if endpoint.is_batched:
+        raise ConfigError(
+            f"{profile.name} is to be asked in batches, which this command does not do",
+            "Leave out endpoint.batch and endpoint.batch_files, or use `heavydistill generate`.",
+        )
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import OpenAIEngine
 

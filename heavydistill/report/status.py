@@ -45,6 +45,7 @@ def line_of(status: Status) -> str:
         f"{lost:,} lost" if lost else "",
         f"{written:,} tokens written" if written else "",
         "" if status.left_s is None else f"{span(status.left_s)} left",
+        status.waits_for,
     ]
     return ", ".join(filter(None, parts))
 
@@ -73,6 +74,7 @@ def lines_of(which: str, status: Status | None, is_alive: bool = True) -> list[s
 def _facts(status: Status) -> Iterator[str]:
     """Yield a line for each subject; the line is empty if nothing is known."""
     yield f"{status.finished:,} of {status.problems:,} problems finished"
+    yield status.waits_for and f"waits for {status.waits_for}"
     for stage in status.stages:
         new = stage.received if stage.done < stage.problems else 0
         more = listed({"new samples": new, "from the journal": stage.from_journal})

@@ -4,7 +4,7 @@ Every amount is a range. If the journal has responses of the same model, stage a
 mean length and time are used. Otherwise a response has between 1 token and the maximum of its
 sampling, at ``endpoint.tokens_per_second``. A thinker's prompt is counted by its tokenizer, plus at
 most ``TEMPLATE_TOKENS`` for a chat template; a deliberator's prompt has at most the token budget of
-its cache. The time of models in this process is unknown.
+its cache. The time of models in this process is unknown, and that of a batch is up to a day.
 
 Responses in the journal are not requested again. Their number is exact for thinkers; for
 deliberators it is known only once their caches are built. For each response, a judge gets between
@@ -17,7 +17,7 @@ deliberated on; loading and start-up.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -40,6 +40,7 @@ from heavydistill.store.segment import Record
 from heavydistill.verifiers.judge import MOST_BYTES, is_comparable, question
 
 _RECORDS_READ, _RECORDS_PER_STAGE = 5_000, 1_000
+_HOURS_OF_A_BATCH = 24  # within which it is answered, or expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Means:
     prompt_tokens: float | None  # None if the server does not report it
     completion_tokens: float | None  # None if the server does not report it
     cached_tokens: float | None  # prompt tokens from the server's cache; None if not reported
-    seconds: float  # time of a response
+    seconds: float | None  # time of a response; None if all were in batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +217,7 @@ def _stage(
     if means and means.completion_tokens:
         written = calls.times(means.completion_tokens)
     seconds = Range(1, longest).times(1 / model.endpoint.tokens_per_second)
-    if means:
+    if means and means.seconds:
         seconds = Range(means.seconds, means.seconds)
     # At best, all samples of a prompt but the first find it in the provider's cache.
     cached = Range(0 if stage == THINK else read.low * (1 - 1 / max(1, model.samples)), 0)
@@ -241,6 +242,8 @@ def _hours(model: ResolvedModel, calls: Range, tokens: Range, seconds: Range) ->
     endpoint = model.endpoint
     if model.is_local or not calls.high:
         return Range(0, math.inf if calls.high else 0)
+    if endpoint.is_batched:
+        return Range(0, _HOURS_OF_A_BATCH if endpoint.batch else math.inf)
     hours = calls.times(seconds.low / endpoint.slots / 3600, seconds.high / endpoint.slots / 3600)
     for amount, limit in (
         (calls, endpoint.requests_per_minute),
@@ -255,7 +258,8 @@ def _hours(model: ResolvedModel, calls: Range, tokens: Range, seconds: Range) ->
 def _samples_a_call(model: ResolvedModel) -> int:
     """Return the number of samples per request; they share the prompt."""
     capabilities = model.endpoint.capabilities
-    return 1 if model.is_local or not capabilities else capabilities.n
+    is_shared = capabilities and not (model.is_local or model.endpoint.is_batched)
+    return capabilities.n if capabilities and is_shared else 1
 
 
 def _total(stages: list[StageEstimate]) -> RemainingWork:
@@ -287,7 +291,7 @@ def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, M
         if all(len(records) >= _RECORDS_PER_STAGE for records in by_stage.values()):
             break
 
-    def mean(counts: list[int]) -> float | None:
+    def mean(counts: Sequence[float]) -> float | None:
         counted = [count for count in counts if count >= 0]
         return sum(counted) / len(counted) if counted else None
 
@@ -299,6 +303,6 @@ def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, M
                 prompt_tokens=mean([response.prompt_tokens for response in responses]),
                 completion_tokens=mean([response.completion_tokens for response in responses]),
                 cached_tokens=mean([response.cached_tokens for response in responses]),
-                seconds=sum(response.latency_s for response in responses) / len(responses),
+                seconds=mean([response.latency_s or -1 for response in responses]),
             )
     return means

@@ -24,9 +24,11 @@ import dataclasses
 import importlib.util
 import logging
 import operator
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +45,18 @@ from heavydistill.models.request import conversation
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, reader_of
 from heavydistill.models.vllm.server import KeptServer, OnStart
+from heavydistill.run.batches import in_passes, is_batched
 from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
 from heavydistill.run.result import context_before, earlier, write
-from heavydistill.run.shards import ProcessPool, ShardPool, run_shards, shards_of, with_server
+from heavydistill.run.shards import (
+    ProcessPool,
+    ShardPool,
+    Watch,
+    run_shards,
+    shards_of,
+    with_server,
+)
 from heavydistill.run.status import STATUS, OnStatus, StatusWriter
 from heavydistill.schema import OK, Problem
 from heavydistill.skill.prompt import for_reader
@@ -56,6 +66,7 @@ from heavydistill.store.traces import LEAF_FOLDER
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
+    from heavydistill.models.batch.queue import BatchQueue
     from heavydistill.run.runner import HeavyPipeline
 
 PipelineOf = Callable[[ResolvedRun], "HeavyPipeline"]
@@ -230,6 +241,7 @@ def run(
     on_start: OnStart | None = None,
     pipeline_of: PipelineOf | None = None,
     kept: KeptServer | None = None,
+    waits: bool = True,
 ) -> RunResult:
     """Execute a plan and write the run's folder.
 
@@ -242,6 +254,7 @@ def run(
         pipeline_of: Builds the pipeline instead of ``recipe.build_heavy_pipeline``; such a run is
             not divided into shards.
         kept: Has the server for further runs too, if one is started.
+        waits: Whether to wait for batches; otherwise the run stops once they are sent.
 
     Raises:
         TeacherError: An endpoint does not work, has another model than the journal, or the server
@@ -280,20 +293,37 @@ def run(
                 shards = shards_of(run, pool, place.rows, tuple(plan.unfit), plan.server)
                 run_shards(pool, shards, status.on_batch, status.on_sample, failure)
             else:
-                if pipeline_of:
-                    pipeline = pipeline_of(run)
-                    pipeline.on_batch = status.on_batch
+                build = pipeline_of or partial(
+                    build_heavy_pipeline, replay=replay, known_unfit=list(plan.unfit)
+                )
+                execute = partial(_execute, build, run, place, status, failure)
+                if replay:
+                    execute()
                 else:
-                    pipeline = build_heavy_pipeline(run, status.on_batch, replay, list(plan.unfit))
-                pipeline.keep_in(place.rows)
-                pipeline.on_sample = status.on_sample
-                pipeline.watch = failure
-                pipeline.run_to_files()
+                    in_passes(run, execute, waits, status.wait_for)
         except (KeyboardInterrupt, StoppedError, TeacherError):
             if not plan.changed and any((place.rows / LEAF_FOLDER).glob("*.parquet")):
                 _publish(plan, place, interrupted=True)
             raise
         return _publish(plan, place, interrupted=False)
+
+
+def _execute(
+    build: PipelineOf,
+    run: ResolvedRun,
+    place: Workplace,
+    status: StatusWriter,
+    failure: Watch,
+    queue: BatchQueue | None = None,
+) -> None:
+    """Run a pipeline, whose rows replace those of an earlier pass; see ``batches``."""
+    shutil.rmtree(place.rows / LEAF_FOLDER, ignore_errors=True)
+    status.begin()
+    pipeline = build(run)
+    pipeline.keep_in(place.rows)
+    pipeline.on_batch, pipeline.on_sample = status.on_batch, status.on_sample
+    pipeline.watch, pipeline.queue = failure, queue
+    pipeline.run_to_files()
 
 
 def _identified(run: ResolvedRun, plan: Plan) -> tuple[ResolvedRun, Plan]:
@@ -321,6 +351,10 @@ def _pool(plan: Plan, ray: str | None) -> ShardPool | None:
         ConfigError: Ray is not installed, or cannot be joined.
     """
     processes = plan.config.processes
+    if is_batched(plan.run) and (ray or processes > 1):
+        raise ConfigError(
+            "A run in batches is not divided into shards", "Leave out --processes and --ray."
+        )
     if not ray:
         return ProcessPool(processes) if processes > 1 else None
     if not importlib.util.find_spec("ray"):
@@ -359,6 +393,8 @@ def require_endpoints(run: ResolvedRun, contact: ServerProbe) -> None:
         if model and not model.is_local:
             needed = prompt + model.sampling.max_tokens
             contact.require(model.profile.model, model.endpoint, needed)
+            if model.endpoint.batch:
+                contact.require_batches(model.endpoint)
 
 
 def with_tokenizer(run: ResolvedRun) -> ResolvedRun:

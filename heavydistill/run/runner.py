@@ -48,6 +48,8 @@ from heavydistill.store.traces import LEAF_FOLDER
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heavydistill.models.batch.queue import BatchQueue
+
 _POLL_S = 0.2
 _GRACE_S = 5.0
 """Maximum wait at the end, in seconds, for threads without server requests."""
@@ -87,6 +89,8 @@ class HeavyPipeline(Pipeline):
         self.on_sample: OnSample = lambda step, tokens, is_whole: None
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         """Called several times a second during the run; an error that it returns ends the run."""
+        self.queue: BatchQueue | None = None
+        """Collects the requests to models that are asked in batches."""
         self.shown: logging.Handler | None = None
         """Handler that displays warnings; None prints them to the terminal."""
 
@@ -200,6 +204,7 @@ class HeavyPipeline(Pipeline):
             for _, response in samples:
                 self.on_sample(step, max(0, response.completion_tokens), True)
 
+        model.queue_in(self.queue)
         model.report_to(keep, lambda tokens: self.on_sample(step, tokens, False))
 
     def _follow(self, flow: _Flow) -> None:

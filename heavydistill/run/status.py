@@ -39,7 +39,7 @@ PACE_S = 300.0
 THINKING = "thinking"
 _STILL_S, _TIMES_USUAL = 60.0, 5.0
 _FEWEST_RECEIVED = 4  # samples in that time from which the remaining time is estimated
-_VERSION = 8
+_VERSION = 9
 _THINKS = "sample_trajectories"
 
 Row = dict[str, Any]
@@ -98,6 +98,7 @@ class Status:
     requests: int | None = None  # requests in flight at servers; null without servers
     spent_tokens: int = 0  # server tokens used by all runs into this folder
     spent_usd: float | None = None  # cost of these tokens; 0 without servers, null without a price
+    waits_for: str = ""  # batches that have to be answered before the next pass; empty for none
 
     @property
     def samples(self) -> tuple[int, int]:
@@ -135,32 +136,44 @@ class StatusWriter:
         on_status: OnStatus | None = None,
     ) -> None:
         config = run.config
-        thinker, deliberator = map(name_alone, config.roles)
-        self._steps = _stages(run, problems)
-        self._status = Status(
-            began=time.time(),
-            thinker="" if config.pools else thinker,
-            deliberator=deliberator,
-            k=config.think.k,
-            d=config.deliberate.d,
-            problems=problems,
-            stages=list(self._steps.values()),
-            budget=config.budget or "",
-        )
+        self._run, self._problems, self._began = run, problems, time.time()
         self._path, self._on_status = path, on_status
         self._account = account_of(config) if asks_servers else None
         # Whether every model is free or has a price.
         self._is_priced = all(model.profile.usd(1, 1) is not None for model in run.models)
-        # The last step of each stage that gives verdicts.
-        judging = "judge" if run.judge else "verify"
-        steps = (f"{judging}_pool", f"{judging}_deliberations_{config.rounds}")
-        # Share of correct samples of each problem that has left these steps.
-        self._right: dict[str, list[float]] = {step: [] for step in steps}
-        self._moments: deque[_Moment] = deque([self._moment()])
-        self._received_at = time.monotonic()
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._is_silent = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from nothing: the pipeline starts, once more if the run has several passes."""
+        config, run = self._run.config, self._run
+        thinker, deliberator = map(name_alone, config.roles)
+        with self._lock:
+            self._steps = _stages(run, self._problems)
+            self._status = Status(
+                began=self._began,
+                thinker="" if config.pools else thinker,
+                deliberator=deliberator,
+                k=config.think.k,
+                d=config.deliberate.d,
+                problems=self._problems,
+                stages=list(self._steps.values()),
+                budget=config.budget or "",
+            )
+            # The last step of each stage that gives verdicts.
+            judging = "judge" if run.judge else "verify"
+            steps = (f"{judging}_pool", f"{judging}_deliberations_{config.rounds}")
+            # Share of correct samples of each problem that has left these steps.
+            self._right: dict[str, list[float]] = {step: [] for step in steps}
+            self._moments: deque[_Moment] = deque([self._moment()])
+            self._received_at = time.monotonic()
+
+    def wait_for(self, what: str) -> None:
+        """Say what the run waits for between two passes."""
+        with self._lock:
+            self._status.waits_for = what
 
     def on_batch(self, step: str, rows: list[Row]) -> None:
         """Count a batch that left a step."""

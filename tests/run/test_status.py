@@ -160,7 +160,7 @@ def test_a_run_goes_on_where_the_file_cannot_be_written(tmp_path, caplog):
     assert len([r for r in caplog.records if "cannot be written" in r.message]) == 1
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 8, "stages": []}', "[]"])
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 9, "stages": []}', "[]"])
 def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / STATUS).write_text(text, encoding="utf-8")
     with messages.raises("status_unreadable"):

@@ -15,7 +15,7 @@ Before a request is sent, its maximum cost is reserved in the run's account. A r
 budget does not cover another request, if no server answers or all requests are refused
 (``circuit_breaker``), or if a model that is known to think returns no thinking. Responses to
 requests in flight are then still awaited and saved. ``answer`` is for a service, which such errors
-must not end: there they fail one request. Not covered: batch APIs.
+must not end: there they fail one request. Batches are in ``models.batch``.
 """
 
 from __future__ import annotations
@@ -460,7 +460,7 @@ class OpenAIEngine:
         Raises:
             TeacherError: The key is refused, or the request is invalid and cannot be sent.
         """
-        started, body = self._loop.time(), self._body(samples)
+        started, body = self._loop.time(), body_of(samples, self.profile, self._able)
         completion = self._completion(body, len(samples))
         on_piece = self._on_piece(samples[0], completion, live)
         headers = {DEPTH_HEADER: "1"} if live else None
@@ -514,26 +514,6 @@ class OpenAIEngine:
 
         return pass_on
 
-    def _body(self, samples: list[Request]) -> dict[str, object]:
-        """The JSON body of a request: all parameters, except those that the server refuses."""
-        first, sampling = samples[0], samples[0].sampling
-        body: dict[str, object] = {
-            "model": self.model,
-            "messages": first.messages,
-            "seed": first.seed,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            self._able.max_tokens_name: sampling.max_tokens,
-        }
-        body |= beyond_openai(sampling)
-        if len(samples) > 1:
-            body["n"] = len(samples)
-        if self._able.stream:
-            body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body |= self.profile.added_body
-        body = {name: value for name, value in body.items() if name not in self._able.refused}
-        return body | first.more
-
     def _check_credit_and_pause(
         self, server: Server, response: Response, wait_s: float | None
     ) -> None:
@@ -560,6 +540,27 @@ class OpenAIEngine:
 async def _begin_of(first: asyncio.Event) -> None:
     async with asyncio.timeout(_LEAD_S):
         await first.wait()
+
+
+def body_of(samples: list[Request], profile: Profile, able: Capabilities) -> dict[str, object]:
+    """The JSON body of a request: all parameters, except those that the server refuses."""
+    first, sampling = samples[0], samples[0].sampling
+    body: dict[str, object] = {
+        "model": profile.model,
+        "messages": first.messages,
+        "seed": first.seed,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        able.max_tokens_name: sampling.max_tokens,
+    }
+    body |= beyond_openai(sampling)
+    if len(samples) > 1:
+        body["n"] = len(samples)
+    if able.stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    body |= profile.added_body
+    body = {name: value for name, value in body.items() if name not in able.refused}
+    return body | first.more
 
 
 def beyond_openai(sampling: Sampling) -> dict[str, object]:

@@ -13,10 +13,11 @@ response (`benchmarks/throughput.py --stream`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -29,7 +30,7 @@ from heavydistill.models.http.failures import OverrunError, RefusedError
 from heavydistill.models.http.replies import Redactor, message_of
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, TraceConfig
+    from aiohttp import ClientResponse, ClientTimeout, TraceConfig
 
 _Result = TypeVar("_Result")
 
@@ -108,7 +109,7 @@ class Transport:
                 await self._sent(url, body, headers) as answer,
             ):
                 if answer.status >= _REFUSED:
-                    raise await self._refusal(answer)
+                    raise await refusal(answer, self._redact)
                 if answer.content_type != "text/event-stream":
                     whole = await beginning(answer, completion.most_bytes + 1)
                     if len(whole) > completion.most_bytes:
@@ -135,7 +136,7 @@ class Transport:
                 await self._sent(url, body, path=path) as answer,
             ):
                 if answer.status >= _REFUSED:
-                    raise await self._refusal(answer)
+                    raise await refusal(answer, self._redact)
                 whole = await beginning(answer, most_bytes + 1)
         except TimeoutError:
             raise TimeoutError(f"no reply came in {self._patience_s:g} s") from None
@@ -167,15 +168,6 @@ class Transport:
             # Read to the end, so that the connection can be reused.
             if completion.is_whole and not has_ended:
                 timer.reschedule(loop.time() + _LAST_BYTES_S)
-
-    async def _refusal(self, answer: ClientResponse) -> RefusedError:
-        """The error for a reply with an error status, with the server's message."""
-        error = await beginning(answer, _ERROR_BYTES)
-        try:
-            said = message_of(json_of(error))
-        except ValueError:  # not JSON
-            said = error.decode(errors="replace")
-        return RefusedError(answer.status, answer.headers, self._redact(said))
 
     async def _sent(
         self,
@@ -209,6 +201,16 @@ class Transport:
         await self._session.close()
 
 
+async def refusal(answer: ClientResponse, redact: Redactor) -> RefusedError:
+    """The error for a reply with an error status, with the server's message."""
+    error = await beginning(answer, _ERROR_BYTES)
+    try:
+        said = message_of(json_of(error))
+    except ValueError:  # not JSON
+        said = error.decode(errors="replace")
+    return RefusedError(answer.status, answer.headers, redact(said))
+
+
 async def beginning(answer: ClientResponse, most: int) -> bytes:
     """Read a body, at most its first ``most`` bytes."""
     parts: list[bytes] = []
@@ -235,22 +237,35 @@ async def exchange(
         ClientError, OSError, TimeoutError: No server answers.
         ValueError, TypeError: Nothing can be sent to this address or with this key.
     """
-    from aiohttp import ClientError, ClientSession, ClientTimeout
+    from aiohttp import ClientError, ClientTimeout
 
-    headers = {"User-Agent": "heavydistill"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    timeout, traces = ClientTimeout(total=timeout_s), [_refusing_other_hosts(Redactor(key))]
-    async with (
-        ClientSession(timeout=timeout, headers=headers, trace_configs=traces) as session,
-        session.request(
-            "GET" if body is None else "POST", url, json=body, proxy=proxy_of(url)
-        ) as answer,
-    ):
+    method, timeout = "GET" if body is None else "POST", ClientTimeout(total=timeout_s)
+    async with requested(method, url, key, timeout, json=body) as answer:
         try:
             return answer.status, json_of(await beginning(answer, most_bytes))
         except (ClientError, TimeoutError, ValueError):
             return answer.status, None
+
+
+@contextlib.asynccontextmanager
+async def requested(
+    method: str, url: str, key: str, timeout: ClientTimeout, **body: Any
+) -> AsyncIterator[ClientResponse]:
+    """Send a request on a connection of its own, and yield the response as soon as it begins.
+
+    ``body`` is ``json`` or ``data``, as in aiohttp. Raises as ``exchange``.
+    """
+    from aiohttp import ClientSession
+
+    headers = {"User-Agent": "heavydistill"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    traces = [_refusing_other_hosts(Redactor(key))]
+    async with (
+        ClientSession(timeout=timeout, headers=headers, trace_configs=traces) as session,
+        session.request(method, url, proxy=proxy_of(url), **body) as answer,
+    ):
+        yield answer
 
 
 def _refusing_other_hosts(redact: Redactor) -> TraceConfig:

@@ -18,6 +18,7 @@ from pydantic import PrivateAttr
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import ConfigError
+from heavydistill.models.batch.queue import BatchQueue
 from heavydistill.models.http.probe import Evidence
 from heavydistill.models.journaled import journaled
 from heavydistill.models.ledger import Ledger
@@ -76,6 +77,7 @@ class HeavyLLM(LLM):
     _engine: Engine | None = PrivateAttr(default=None)
     _keep: Keep = PrivateAttr(default_factory=lambda: discard)
     _on_tokens: Callable[[int], None] = PrivateAttr(default_factory=lambda: _uncounted)
+    _queue: BatchQueue | None = PrivateAttr(default=None)
     _found: Profile | None = PrivateAttr(default=None)
     _evidence: Evidence | None = PrivateAttr(default=None)
 
@@ -114,14 +116,20 @@ class HeavyLLM(LLM):
         profile = self._profile
         if profile.kind == "local":
             _share_processor()
-        caps = self.most_tokens, self.most_usd
-        ledger = self.ledger and Ledger(Path(self.ledger), *caps, self.holder)
-        self._engine = open_engine(
-            profile, self.endpoint, ledger or None, self._evidence, self._on_tokens
-        )
+        self._engine = self._opened(profile)
         if self.journal:
             folder = Path(self.journal)
             self._engine = journaled(self._engine, folder, profile.model, self.replay)
+
+    def _opened(self, profile: Profile) -> Engine:
+        if self._queue and self.endpoint.is_batched:
+            return self._queue.engine(profile, self.endpoint)
+        asked = self.endpoint
+        if self.replay:  # nothing is asked
+            asked = asked.model_copy(update={"batch": False, "batch_files": None})
+        caps = self.most_tokens, self.most_usd
+        ledger = self.ledger and Ledger(Path(self.ledger), *caps, self.holder)
+        return open_engine(profile, asked, ledger or None, self._evidence, self._on_tokens)
 
     def unload(self) -> None:
         if self._engine:
@@ -132,6 +140,11 @@ class HeavyLLM(LLM):
         """Call ``keep`` with the responses that do not come from the journal, and ``on_tokens``
         with the numbers of tokens that a model in this process writes; call it before ``load``."""
         self._keep, self._on_tokens = keep, on_tokens
+
+    def queue_in(self, queue: BatchQueue | None) -> None:
+        """Collect the requests in a queue if the endpoint is one of batches; call it before
+        ``load``."""
+        self._queue = queue
 
     def drain(self) -> None:
         """Send no more requests; see ``models.request.Engine``."""

@@ -17,6 +17,7 @@ from heavydistill.models.profiles import LOCAL_BATCH as LOCAL_BATCH
 from heavydistill.models.profiles import Pace as Pace
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
 from heavydistill.models.resolve import ResolvedRun
+from heavydistill.run.batches import refuse_open
 from heavydistill.run.recipe.llm import HeavyLLM
 from heavydistill.run.recipe.steps import BuildCaches, LabelTraces, LoadPools, LoadProblems, Verify
 from heavydistill.run.recipe.tasks import Deliberate, JudgeUndecided, SampleTrajectories
@@ -116,8 +117,8 @@ def paying(run: ResolvedRun) -> Iterator[None]:
     """Lock the budget account of the run's folder, if any of its models is served.
 
     Raises:
-        ConfigError: The same run, or another one into its folder, is in progress; or the account
-            cannot be used.
+        ConfigError: The same run, or another one into its folder, is in progress; the account
+            cannot be used; or batches of the run are open that this one does not ask for.
     """
     if not run.asks_servers:
         yield
@@ -129,6 +130,7 @@ def paying(run: ResolvedRun) -> Iterator[None]:
         taken = "The same run is in progress, and both would pay for the same"
         held.enter_context(alone(same, taken))
         held.enter_context(account_held(config))
+        refuse_open(run)
         yield
 
 
