@@ -96,6 +96,8 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     for profile in models.values():
         if profile.kind == "endpoint":
             contact.require(profile.model, endpoint)
+            if endpoint.batch:
+                contact.require_batches(endpoint)
     out = Path(config.out or "runs/next")
     folders = [out.parent, Path(config.journal or out.parent / "journal")]
     files = [file for name in models if (file := registry.profile_file(name))]

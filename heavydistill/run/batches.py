@@ -115,12 +115,15 @@ class BatchedRun:
         """Call ``one_pass`` with a queue until it collects nothing.
 
         Raises:
-            StoppedError: Batches are open and ``waits`` is False, the budget is used up, a batch
-                was cancelled, or a pass brought nothing.
+            StoppedError: Batches are open and ``waits`` is False, the budget or the credit is used
+                up, a batch was cancelled, or a pass brought nothing.
             TeacherError: The service refuses a batch or all of its requests, or the thinking is
                 missing.
         """
-        self._finish(files.open_batches(self._folder))
+        for batch in (opened := files.open_batches(self._folder)):
+            if not batch.is_begun:  # collected again, if still needed
+                files.remove(self._folder, batch)
+        self._finish([batch for batch in opened if batch.is_begun])
         while True:
             given_up = self._failures.given_up(self._run.config.endpoint.retries)
             queue = BatchQueue(self._folder, self._name, self._journal, given_up, self._left())
@@ -129,9 +132,10 @@ class BatchedRun:
             if not queue.missing:
                 shutil.rmtree(self._folder, ignore_errors=True)
                 return
-            if not batches and queue.uncovered:
-                self._ledger.reserve(queue.uncovered)  # raises
-            self._finish(self._covered(batches))
+            covered = self._covered(batches)
+            if not covered:  # raises, because the budget does not allow it
+                self._ledger.reserve(queue.uncovered or batches[0].most)
+            self._finish(covered)
 
     def _left(self) -> Cost:
         """What the budget still allows."""
@@ -194,7 +198,7 @@ class BatchedRun:
             if not waiting:
                 return self._on_wait("")
             requests = sum(batch.requests for batch in waiting)
-            where = " and ".join({self._service(batch).place for batch in waiting})
+            where = " and ".join(sorted({self._service(batch).place for batch in waiting}))
             what = f"{counted(len(waiting), 'batch job')} with {requests:,} requests at {where}"
             if not self._waits:
                 orders = filter(None, (self._service(batch).order(batch) for batch in waiting))
@@ -210,11 +214,13 @@ class BatchedRun:
             progress.why.append(state.why)
             return self._remove(batch, state)
         paths = self._service(batch).fetch(state, self._folder, batch)
-        results = self._kept(batch, paths)
+        results, failed = self._kept(batch, paths)
         progress.results += results
+        self._failures.add(failed)
         batch.is_taken = True
         files.save(self._folder, batch)
         self._remove(batch, state)
+        _refuse_refusals(batch, [*failed.values()])
         if (left := batch.requests - results) and state.status == "cancelled":
             raise StoppedError(
                 f"The batch {batch.batch_id} was cancelled; {left:,} of its {batch.requests:,} "
@@ -232,12 +238,11 @@ class BatchedRun:
         self._service(batch).delete(state, batch)
         files.remove(self._folder, batch)
 
-    def _kept(self, batch: BatchJob, paths: list[Path]) -> int:
-        """Write the answers in these files to the journal; returns their number.
+    def _kept(self, batch: BatchJob, paths: list[Path]) -> tuple[int, dict[str, Response]]:
+        """Write the answers in these files to the journal; returns (their number, failures by key).
 
         Raises:
-            StoppedError: The account has no credit.
-            TeacherError: The thinking is missing, or every request was refused.
+            TeacherError: The thinking is missing.
         """
         model = self._model(batch)
         answers = BatchAnswers(self._folder, batch, model.profile, model.endpoint)
@@ -254,21 +259,7 @@ class BatchedRun:
             failed |= {request.key: response for request, response in new if response.failure}
         for what in answers.faults:
             _log.warning("The answers of the batch %s have %s", batch.batch_id, what)
-        broke = [each for each in failed.values() if each.failure == "no_credit"]
-        self._failures.add({k: each for k, each in failed.items() if each.failure != "no_credit"})
-        if broke:
-            raise StoppedError(
-                f"The account at {batch.url} has no credit left: {broke[0].error}",
-                "Add credit and repeat the same command; nothing is billed twice.",
-            )
-        refused = [each for each in failed.values() if each.failure == "rejected"]
-        if len(refused) == batch.requests >= _FEWEST_REFUSED:
-            raise TeacherError(
-                f"All {batch.requests:,} requests of a batch were refused: {refused[0].error}",
-                "Correct what it names, e.g. a parameter (`heavydistill doctor` finds those that "
-                "a server refuses). The same command goes on without these requests.",
-            )
-        return results
+        return results, failed
 
     def _book(self, samples: list[tuple[Request, Response]], model: ResolvedModel) -> None:
         """Book the cost of answers and write them to the journal."""
@@ -309,6 +300,28 @@ class BatchedRun:
             "command does not ask that model in batches",
             f"Give the same models and addresses as before. Or remove {self._folder}: its "
             "requests are then sent and billed again.",
+        )
+
+
+def _refuse_refusals(batch: BatchJob, failed: Sequence[Response]) -> None:
+    """Raise an error if the failures of a batch are not those of its requests.
+
+    Raises:
+        StoppedError: The account has no credit.
+        TeacherError: Every request was refused.
+    """
+    broke = next((each for each in failed if each.failure == "no_credit"), None)
+    if broke:
+        raise StoppedError(
+            f"The account at {batch.url} has no credit left: {broke.error}",
+            "Add credit and repeat the same command; nothing is billed twice.",
+        )
+    refused = [each for each in failed if each.failure == "rejected"]
+    if len(refused) == batch.requests >= _FEWEST_REFUSED:
+        raise TeacherError(
+            f"All {batch.requests:,} requests of a batch were refused: {refused[0].error}",
+            "Correct what it names, e.g. a parameter (`heavydistill doctor` finds those that a "
+            "server refuses). The same command goes on without these requests.",
         )
 
 

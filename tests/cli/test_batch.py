@@ -118,6 +118,21 @@ def test_failures_are_repeated_and_then_are_data(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("fault", "said"), [("no money", "no credit left"), ("refused", "All 24 requests")]
+)
+def test_a_fault_of_all_requests_stops_the_run_once(tmp_path, fault, said):
+    faults = [fault]
+    with batch_serving(plan=lambda body, attempt: next(iter(faults), None)) as server:
+        command = arguments(server, tmp_path, "run.1", "--batch")
+        stopped = run_command(*command)
+        assert stopped.returncode and said in " ".join((stopped.stdout + stopped.stderr).split())
+        faults.clear()
+        again = run_command(*command)  # refused requests are data then
+        assert again.returncode == (fault == "refused"), again.stderr
+        assert not server.files and not left_behind(tmp_path, "run.1")
+
+
+@pytest.mark.parametrize(
     ("end", "said"),
     [("failed", "Enqueued token limit"), ("cancelled", "was cancelled; 12 of its 24 requests")],
 )

@@ -146,8 +146,10 @@ class Failures:
         self._counts = Counter[str](json_of(text_in(self._path)) if self._path.is_file() else {})
 
     def add(self, failed: Mapping[str, Response]) -> None:
-        """Count the failures of a batch, by key."""
+        """Count the failures of a batch, by key; without credit, it is not the request's."""
         for key, response in failed.items():
+            if response.failure == "no_credit":
+                continue
             self._counts[key] += 1 if response.failure in REPEATABLE else _FOR_GOOD
         new = self._path.with_suffix(".new")
         new.write_text(json.dumps(self._counts), encoding="utf-8")

@@ -264,6 +264,7 @@ class BatchFolder:
 
     def send(self, batch: BatchJob, path: Path, save: Callable[[], None]) -> None:
         """Put the input file into the folder."""
+        batch.is_begun = True
         self._folder.mkdir(parents=True, exist_ok=True)
         place = self._folder.absolute() / path.name
         if not place.exists():
