@@ -30,7 +30,8 @@ from heavydistill.report.terminal import plain, print_command, print_lines, say
 from heavydistill.store.traces import writing
 
 if TYPE_CHECKING:
-    from heavydistill.experiments.evaluation import ExperimentFolder, RunOne
+    from heavydistill.experiments.evaluation import EvaluationPlan
+    from heavydistill.experiments.folder import ExperimentFolder, RunOne
     from heavydistill.run.generate import Plan, RunResult
 
 Result = TypeVar("Result")
@@ -70,6 +71,30 @@ def evaluate(
             rich_help_panel="Controls",
         ),
     ] = 1,
+    widths: Annotated[
+        str | None,
+        typer.Option(
+            help="Numbers of attempts in a cache, with commas between, to compare on the same "
+            "attempts; K is the largest if --k is not given.",
+            rich_help_panel="Width and depth",
+        ),
+    ] = None,
+    depths: Annotated[
+        str | None,
+        typer.Option(
+            help="With --widths: numbers of deliberations that vote, with commas between; D is the "
+            "largest if --d is not given. [default: 1, 2, 4, ... and D]",
+            rich_help_panel="Width and depth",
+        ),
+    ] = None,
+    selections: Annotated[
+        str | None,
+        typer.Option(
+            help="With --widths: further selections of the attempts of caches narrower than K, "
+            "e.g. max_diversity, to compare with cache.selection.",
+            rich_help_panel="Width and depth",
+        ),
+    ] = None,
     adaptive: Annotated[
         Path | None,
         typer.Option(
@@ -90,37 +115,33 @@ def evaluate(
     better there is not due to a better thinker. The result is a folder with all runs and
     evaluation.json: each metric before and after, and the difference, with 95 % intervals. Controls
     are runs that differ only in the coordination or the attempts in the caches; they are in
-    controls.json. --budget applies to each run separately. After Ctrl-C or a kill, the same command
-    continues, and no response is lost.
+    controls.json. With --widths, further runs deliberate on caches of other sizes of the same
+    attempts; what width and depth buy is in widths.json. --budget applies to each run separately.
+    After Ctrl-C or a kill, the same command continues, and no response is lost.
     """
     # Errors are reported before the slow imports.
     asked = run_config(keys, config, benchmark, "evaluate")
     if adaptive:
         others = [before, controls, benchmark, config, dry_run, orders > 1, full, {*keys} - {"out"}]
+        others += [widths, depths, selections]
         _stop_early(adaptive, asked, any(others))
         return
     from heavydistill.experiments import evaluation
     from heavydistill.experiments.comparison import AFTER
+    from heavydistill.experiments.widths import CacheSizes
     from heavydistill.models.contact import ServerProbe
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled, print_headline
+    from heavydistill.report.experiments.widths import print_widths
     from heavydistill.report.summary import print_summary
 
-    console = Console()
+    console, sizes = Console(), CacheSizes.of(widths, depths, selections)
     with checking(console) as on_checked:
         contact = None if dry_run else ServerProbe()
         names = () if controls is None else controls
-        plan = evaluation.check(asked, before, names, orders, on_checked, contact)
+        plan = evaluation.check(asked, before, names, orders, on_checked, contact, sizes)
     _print_plans(plan.runs, console)
-    problems, total = len(plan.runs[AFTER].problems), 0
-    for control in [*filter(None, [plan.frozen]), *plan.controls]:
-        console.rule(f"plan: {control.name}")
-        most = control.requests(problems)
-        total += most * (control is not plan.frozen)
-        requests = "" if control.not_asked else f": up to {most:,} requests"
-        say(f"{control.description}{requests}", console)
-    if total:
-        say(f"All controls: up to {total:,} requests", console)
+    _print_further(plan, len(plan.runs[AFTER].problems), console)
     if dry_run:
         print_command("Next", same_command(), console)
         return
@@ -135,7 +156,20 @@ def evaluate(
         print_summary(finished[AFTER].summary, console, full=full, is_student=True)
     if evaluated.controlled:
         print_controlled(evaluated.controlled, console)
+    if evaluated.widths:
+        print_widths(evaluated.widths, console)
     _end("Evaluation", plan.place, finished, console)
+
+
+def _print_further(plan: EvaluationPlan, problems: int, console: Console) -> None:
+    """Print what the runs on the attempts of other runs ask for."""
+    total = sum(control.requests(problems) for control in plan.controls)
+    for run in [*filter(None, [plan.frozen]), *plan.controls, *plan.caches.values()]:
+        console.rule(f"plan: {run.name}")
+        requests = "" if run.not_asked else f": up to {run.requests(problems):,} requests"
+        say(f"{run.description}{requests}", console)
+    if total:
+        say(f"All controls: up to {total:,} requests", console)
 
 
 def _stop_early(run: Path, asked: RunConfig, has_others: bool) -> None:
@@ -146,9 +180,9 @@ def _stop_early(run: Path, asked: RunConfig, has_others: bool) -> None:
             "Give only --out with it.",
         )
     from heavydistill.experiments.adaptive import measure_stopping
-    from heavydistill.experiments.evaluation import ExperimentFolder
+    from heavydistill.experiments.folder import ExperimentFolder
     from heavydistill.metrics.stopping import ADAPTIVE
-    from heavydistill.report.adaptive import print_stopping
+    from heavydistill.report.experiments.adaptive import print_stopping
 
     out, console = ExperimentFolder.of(asked, "adaptive").folder, Console()
     print_stopping(measure_stopping(run, out), console)

@@ -92,8 +92,10 @@ def print_figures(folder: Path, console: Console) -> None:
     from heavydistill.metrics.comparison import COMPARISON, read_comparison
     from heavydistill.metrics.controls import CONTROLS, read_controlled
     from heavydistill.metrics.crossing import CROSSING, read_crossing
+    from heavydistill.metrics.widths import WIDTHS, read_widths
     from heavydistill.report import comparison
     from heavydistill.report.controls import print_controlled, print_headline
+    from heavydistill.report.experiments.widths import print_widths
     from heavydistill.report.page.runs import figures, find
     from heavydistill.report.summary import print_summary
 
@@ -111,6 +113,8 @@ def print_figures(folder: Path, console: Console) -> None:
         print_summary(figures(source, read_files(source.files)).summary, console, full=True)
     if controlled:
         print_controlled(controlled, console)
+    if (widths := folder / WIDTHS).is_file():
+        print_widths(read_widths(widths), console)
 
 
 def report(

@@ -34,8 +34,8 @@ def measure_stopping(run: Path, out: Path) -> stopping.StoppingReport:
     """
     refuse_unfinished(run)
     refuse_taken(out)
-    models, rows, judged, partial = _models(run), list[stopping.StoppingRow](), 0, 0
-    measured, usd = defaultdict[str, set[str]](set), _prices(models)
+    models, rows, judged, partial = models_of(run), list[stopping.StoppingRow](), 0, 0
+    measured, usd = defaultdict[str, set[str]](set), prices_of(models)
     for kind, model in models.items():
         name, values = stopping.sampling_of(_ROLES[kind], model.sampling)
         measured[name] = values
@@ -66,7 +66,7 @@ def measure_stopping(run: Path, out: Path) -> stopping.StoppingReport:
     return report
 
 
-def _models(run: Path) -> dict[type[Generation], ResolvedModel]:
+def models_of(run: Path) -> dict[type[Generation], ResolvedModel]:
     """The models of a run by what they write; none if its configuration or a model is unknown."""
     try:
         config = load_config(run / "config.yaml").model_copy(update={"budget": None})
@@ -77,8 +77,11 @@ def _models(run: Path) -> dict[type[Generation], ResolvedModel]:
     return {kind: model for kind, model in models.items() if model}
 
 
-def _prices(models: Mapping[type[Generation], ResolvedModel]) -> stopping.Usd:
-    """The price of each sample of a run; NaN where its model or price is unknown."""
+def prices_of(models: Mapping[type[Generation], ResolvedModel]) -> stopping.Usd:
+    """The price of each sample of a run, whose models are given by what they write.
+
+    NaN where a model or its price is unknown.
+    """
 
     def usd(sample: Generation) -> float:
         model = models.get(type(sample))

@@ -1,6 +1,6 @@
 """Runs every thinker with every deliberator on the same problems.
 
-The folder of a crossing, an experiment as in ``evaluation``:
+The folder of a crossing, an experiment (see ``folder``):
 
     THINKER+DELIBERATOR/    a run for each pair
     crossing.json           see ``metrics.crossing``
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
-from heavydistill.experiments.evaluation import (
+from heavydistill.experiments.folder import (
     ExperimentFolder,
     RunOne,
     experiment,

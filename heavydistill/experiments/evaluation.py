@@ -1,8 +1,6 @@
 """Evaluates models, a baseline model if given, and controls, on the same problems.
 
-An experiment is a folder with several runs; it gets its final name when all runs are complete. An
-interrupted experiment continues when the same command is repeated, because the journal has all
-responses. The folder of an evaluation:
+The folder of an evaluation:
 
     before/            run of the baseline model, if there is one
     after/             run of the evaluated models
@@ -10,6 +8,8 @@ responses. The folder of an evaluation:
     evaluation.json    see ``metrics.comparison``
     NAME/              run of each control
     controls.json      see ``metrics.controls``; only with controls
+    width-N/           run with other caches of the attempts of ``after``; see ``widths``
+    widths.json        see ``metrics.widths``; only with several widths
 
 Both runs use the same prompts, sampling and cache settings: keys missing from the configuration
 come from the profile of the baseline model. A checkpoint has no profile, and the defaults for
@@ -34,18 +34,24 @@ further run.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib.metadata
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heavydistill.config.run import Problems, RunConfig, Think
+from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError, ImpossibleControlError
 from heavydistill.experiments.comparison import AFTER, side_of
+from heavydistill.experiments.folder import (
+    Experiment,
+    ExperimentFolder,
+    RunOne,
+    experiment,
+    reading_pools,
+)
+from heavydistill.experiments.widths import CacheSizes, measure_widths
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare_sides, refuse_other_ways
@@ -67,6 +73,7 @@ from heavydistill.metrics.controls import (
     order_name,
     planted_names,
 )
+from heavydistill.metrics.widths import CacheKind, WidthReport
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import refuse_same_model
 from heavydistill.models.request import THINK, conversation, texts_of
@@ -77,104 +84,11 @@ from heavydistill.run import generate
 from heavydistill.run.pools import refuse_control
 from heavydistill.run.result import all_traces
 from heavydistill.skill.prompt import for_reader
-from heavydistill.store.atomic import new_folder, refuse_taken
 
 BEFORE, FROZEN = "before", "frozen"
 _ALL = "all"
 _RAN_BY = ("distilabel", "torch", "transformers")
 _CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
-
-
-RunOne = Callable[[str, generate.Plan], generate.RunResult]
-"""Called with (name, plan); executes ``run.generate.run`` and prints the progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentFolder:
-    """The folder of an experiment, and the journal shared by its runs."""
-
-    folder: Path
-    journal: Path
-
-    @classmethod
-    def of(cls, config: RunConfig, default: str) -> ExperimentFolder:
-        """Return the folder set in a configuration; if none is set, a new one under ``runs/``.
-
-        Raises:
-            ConfigError: The folder exists.
-        """
-        folder = Path(config.out or f"runs/{default}-{time.strftime('%Y%m%d-%H%M%S')}")
-        refuse_taken(folder)
-        return cls(folder, Path(config.journal or folder.parent / "journal"))
-
-    def within(self, config: RunConfig, name: str) -> RunConfig:
-        """Return the configuration of the run called ``name``."""
-        places = {"out": str(self.folder / name), "journal": str(self.journal)}
-        return config.model_copy(update=places)
-
-    def check(
-        self,
-        config: RunConfig,
-        name: str,
-        on_checked: OnChecked | None,
-        contact: ServerProbe | None,
-    ) -> generate.Plan:
-        """Check one of the runs with ``generate.check``."""
-        return generate.check(self.within(config, name), on_checked=on_checked, contact=contact)
-
-
-def reading_pools(config: RunConfig, **changes: object) -> RunConfig:
-    """Return the configuration without a thinker, for a run on existing pools, with ``changes``."""
-    nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
-    return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
-
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """An experiment in progress; its runs are in ``folder`` until all are complete."""
-
-    place: ExperimentFolder
-    folder: Path
-    run_one: RunOne
-
-    def run(self, name: str, plan: generate.Plan) -> generate.Plan:
-        """Execute a run in a subfolder of ``folder``; return its plan with the new paths."""
-        log = self.place.folder.with_name(f"{self.place.folder.name}.{name}.vllm.log")
-        placed = dataclasses.replace(plan, folder=self.folder / name, server_log=log)
-        self.run_one(name, placed)
-        return placed
-
-    def check_on_pools(self, name: str, config: RunConfig, pools: str) -> generate.Plan:
-        """Check a run that reads the pools of the run called ``pools``; return its plan.
-
-        Raises:
-            UserError: ``generate.check`` refuses the run.
-        """
-        written, named = self.folder / pools, str(self.place.folder / pools)
-        at_work = self.place.within(config, name).model_copy(update={"pools": str(written)})
-        plan = generate.check(at_work)
-        run = plan.run.with_config(pools=named)
-        return dataclasses.replace(plan, run=run, pools_at=written)
-
-
-@contextlib.contextmanager
-def experiment(
-    place: ExperimentFolder,
-    runs: Iterable[ResolvedRun],
-    contact: ServerProbe | None,
-    run_one: RunOne,
-) -> Iterator[Experiment]:
-    """Open the folder of an experiment for its runs; on exit, the folder gets its final name.
-
-    Raises:
-        TeacherError: A server of one of ``runs`` lacks a model; no other request was sent.
-    """
-    known = contact or ServerProbe()
-    for run in runs:
-        if run.asks_servers and not run.config.endpoint.start_vllm:
-            generate.require_endpoints(run, known)
-    with new_folder(place.folder) as folder:
-        yield Experiment(place, folder, run_one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +122,18 @@ class EvaluationPlan:
     controls: list[ControlRun] = field(default_factory=list)
     has_all_controls: bool = False
     """Whether controls that are not possible on the attempts are not asked, instead of an error."""
+    depths: tuple[int, ...] = ()
+    """Numbers of deliberations that vote, to compare caches; empty if none are compared."""
+    caches: dict[CacheKind, ControlRun] = field(default_factory=dict)  # other caches to compare
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """The result of an evaluation: the comparison of the runs, and the controls."""
+    """The result of an evaluation: the comparison of the runs, the controls, and the caches."""
 
     comparison: Comparison
     controlled: ControlReport | None  # None without controls
+    widths: WidthReport | None  # None if no caches are compared
 
 
 def check(
@@ -225,6 +143,7 @@ def check(
     orders: int = 1,
     on_checked: OnChecked | None = None,
     contact: ServerProbe | None = None,
+    sizes: CacheSizes | None = None,
 ) -> EvaluationPlan:
     """Check all runs of an evaluation with ``generate.check``.
 
@@ -235,11 +154,13 @@ def check(
         orders: Number of different orders of the attempts in the caches of the run after.
         on_checked: As in ``generate.check``, for each run in turn.
         contact: As in ``generate.check``.
+        sizes: Caches to compare; None for none.
 
     Raises:
         UserError: The user has to fix something; nothing was written.
         TeacherError: The server answers with the model ``before`` for another one.
     """
+    config = sizes.applied(config) if sizes else config
     names, configs = control_names(controls, config), {AFTER: config}
     if before is None:
         config.refuse_unnamed("--before BASE")
@@ -252,7 +173,25 @@ def check(
         for model in filter(None, (after.thinker, after.deliberator)):
             refuse_same_model(base, model)
     asked = controls_of(runs[AFTER], names, orders)
-    return EvaluationPlan(place, runs, _frozen(runs), asked, _ALL in _listed(controls))
+    return EvaluationPlan(
+        place,
+        runs,
+        _frozen(runs),
+        asked,
+        _ALL in _listed(controls),
+        depths=sizes.depths_of(runs[AFTER].config) if sizes else (),
+        caches=_other_caches(runs[AFTER].config, sizes) if sizes else {},
+    )
+
+
+def _other_caches(config: RunConfig, sizes: CacheSizes) -> dict[CacheKind, ControlRun]:
+    runs = {}
+    for name, cache in sizes.caches(config).items():
+        does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)} on {cache.width} "
+        does += f"attempts ({cache.selection})"
+        other = config.cache.model_copy(update=dataclasses.asdict(cache))
+        runs[cache] = ControlRun(name, reading_pools(config, cache=other), does)
+    return runs
 
 
 def _frozen(runs: Mapping[str, generate.Plan]) -> ControlRun | None:
@@ -321,16 +260,24 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> EvaluationResult:
     with experiment(plan.place, runs, after.contact, run_one) as made:
         comparison = _compared(plan, made)
         write_versioned(comparison, made.folder / COMPARISON)
-        if not plan.controls:
-            return EvaluationResult(comparison, None)
-        checked, missing = _checked(plan, made)
-        for name, each in checked.items():
-            made.run(name, each)
-        traces = {name: all_traces(made.folder / name) for name in checked}
-        evaluated = all_traces(made.folder / AFTER)
-        controlled = compare_with_controls(evaluated, after.config.rounds, traces, missing)
-        write_versioned(controlled, made.folder / CONTROLS)
-        return EvaluationResult(comparison, controlled)
+        controlled = _controlled(plan, made) if plan.controls else None
+        for each in plan.caches.values():
+            made.run(each.name, made.check_on_pools(each.name, each.config, AFTER))
+        names = {cache: each.name for cache, each in plan.caches.items()}
+        widths = measure_widths(made.folder, AFTER, names, plan.depths) if plan.depths else None
+        return EvaluationResult(comparison, controlled, widths)
+
+
+def _controlled(plan: EvaluationPlan, made: Experiment) -> ControlReport:
+    """Execute the controls, and compare the run with them."""
+    checked, missing = _checked(plan, made)
+    for name, each in checked.items():
+        made.run(name, each)
+    traces = {name: all_traces(made.folder / name) for name in checked}
+    evaluated, rounds = all_traces(made.folder / AFTER), plan.runs[AFTER].config.rounds
+    controlled = compare_with_controls(evaluated, rounds, traces, missing)
+    write_versioned(controlled, made.folder / CONTROLS)
+    return controlled
 
 
 def _compared(plan: EvaluationPlan, made: Experiment) -> Comparison:

@@ -12,14 +12,15 @@ two whole numbers, V is interpolated: one more vote is added with the probabilit
 tokens equal. V is never extrapolated: if K is too small, ``needs`` is the number of trajectories
 that would suffice. Intervals of differences treat the number of matched votes as exact.
 
-Not covered: methods of answering that need further requests (see ``controls``); prices and time.
+Not covered: methods of answering that need further requests (see ``controls``); prices and time
+(see ``widths``).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal
@@ -76,7 +77,9 @@ class Curve:
     matched: dict[Cost, MatchedVote]  # empty if there are no deliberations or no known tokens
 
 
-def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Curve | None:
+def curve_of(
+    rows: Sequence[ProblemFigures], k: int, d: int, rounds: int, depths: Sequence[int] | None = None
+) -> Curve | None:
     """Compute the curve of a run; None if it has no trajectories.
 
     Args:
@@ -84,6 +87,8 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
         k: Most common number of trajectories per problem.
         d: Most common number of deliberations in the last round.
         rounds: Number of deliberation rounds; 0 if there are none.
+        depths: Numbers of deliberations that vote, in each round (default: one in each round, and
+            2 to ``d`` in the last).
     """
     on_it = [row for row in rows if row.k >= k] if k else []
     if not on_it:
@@ -94,12 +99,14 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
 
     of_cost = {cost: [row for row in on_it if is_known(row, cost)] for cost in COSTS}
     known: _Known = {cost: those for cost, those in of_cost.items() if those}
+    pairs = [(n, count) for n in range(1, rounds + 1) for count in depths or [1]]
+    pairs += [(rounds, count) for count in range(2, d + 1) if depths is None]
     return Curve(
         k=k,
         problems=len(on_it),
         smaller_pools=len(rows) - len(on_it),
         unknown_tokens={cost: len(on_it) - len(those) for cost, those in of_cost.items()},
-        points=mark_pareto([*_votes(on_it, known, k), *_deliberations(on_it, known, d, rounds)]),
+        points=mark_pareto([*_votes(on_it, known, k), *_deliberations(on_it, known, pairs)]),
         matched={
             cost: _matched(those, k, rounds, cost)
             for cost, those in known.items()
@@ -156,27 +163,23 @@ def _votes(rows: Sequence[ProblemFigures], known: _Known, k: int) -> Iterator[Po
 
 
 def _deliberations(
-    rows: Sequence[ProblemFigures], known: _Known, d: int, rounds: int
+    rows: Sequence[ProblemFigures], known: _Known, pairs: Iterable[tuple[int, int]]
 ) -> Iterator[Point]:
-    """Yield the points of one deliberation of each round, and of votes of the last round."""
-    for number in range(1, rounds + 1):
+    """Yield the points of (round, number of deliberations that vote)."""
+    for number, count in pairs:
         of_round = [row.round(number) for row in rows]
-        used = most_common(each.used for each in of_round)
-        for count in range(1, d + 1 if number == rounds else 2):
-            values = [each.mean if count == 1 else each.vote_at(count) for each in of_round]
-            yield Point(
-                way="deliberation" if count == 1 else "heavy_vote",
-                k=used,
-                rounds=number,
-                d=count,
-                accuracy=bootstrap_mean(values),
-                tokens={
-                    cost: bootstrap_mean(
-                        [row.round(number).tokens_at(count, cost) for row in those]
-                    )
-                    for cost, those in known.items()
-                },
-            )
+        values = [each.mean if count == 1 else each.vote_at(count) for each in of_round]
+        yield Point(
+            way="deliberation" if count == 1 else "heavy_vote",
+            k=most_common(each.used for each in of_round),
+            rounds=number,
+            d=count,
+            accuracy=bootstrap_mean(values),
+            tokens={
+                cost: bootstrap_mean([row.round(number).tokens_at(count, cost) for row in those])
+                for cost, those in known.items()
+            },
+        )
 
 
 def _matched(rows: Sequence[ProblemFigures], k: int, rounds: int, cost: Cost) -> MatchedVote:

@@ -65,7 +65,7 @@ class Round:
     def of(cls, trace: Trace, round: int) -> Round:
         deliberations = deliberations_of(trace, round)
         earlier = [d for d in trace.deliberations if d.round < round]
-        share = _share_used(trace, round)
+        share = share_used(trace, round)
         more = {cost: mean_tokens(deliberations, cost) for cost in COSTS}
         tokens = {
             cost: share * tokens_of(trace.pool, cost) + tokens_of(earlier, cost) + last
@@ -182,7 +182,7 @@ def mean_tokens(samples: Sequence[Generation], cost: Cost) -> float:
     return tokens_of(samples, cost) / max(1, len(samples))
 
 
-def _share_used(trace: Trace, round: int) -> float:
+def share_used(trace: Trace, round: int) -> float:
     """Share of the trajectories that had to be sampled for the caches up to this round."""
     caches = [cache for cache in trace.caches if cache.round <= round]
     usable = {sample.id for sample in trace.pool if sample.unusable_because is None}

@@ -73,7 +73,7 @@ class StoppingRow:
     @classmethod
     def of(cls, trace: Trace, usd: Usd) -> StoppingRow:
         pool, k = trace.pool, len(trace.pool)
-        one, seconds = _mean_expenses(pool, usd), _seconds(pool)
+        one, seconds = mean_expenses(pool, usd), seconds_of(pool)
         votes = [
             (value, 1.0, *(n * one), largest(seconds, n))
             for n, value in enumerate(votes_at(pool), 1)
@@ -110,11 +110,11 @@ def _deliberation(trace: Trace, usd: Usd) -> tuple[float, _Values, float]:
     """
     last = max((each.round for each in trace.deliberations), default=0)
     final = deliberations_of(trace, last)
-    spent, seconds = _mean_expenses(final, usd), fmean(_seconds(final) or [0.0])
+    spent, seconds = mean_expenses(final, usd), fmean(seconds_of(final) or [0.0])
     for number in range(1, last):
         earlier = deliberations_of(trace, number)
-        spent = spent + len(earlier) * _mean_expenses(earlier, usd)
-        seconds += largest(_seconds(earlier), len(earlier))
+        spent = spent + len(earlier) * mean_expenses(earlier, usd)
+        seconds += largest(seconds_of(earlier), len(earlier))
     return share_right(final), spent, seconds
 
 
@@ -124,7 +124,7 @@ def _stopping(
     """The rule that stops if the first k attempts agree, and otherwise answers as ``whole``."""
     n, goes_on = len(pool), 1.0
     answer: _Values = np.zeros(len(whole))
-    seconds = largest(_seconds(pool), k) + largest(_seconds(pool), n - k)
+    seconds = largest(seconds_of(pool), k) + largest(seconds_of(pool), n - k)
     votes = [each for each in pool if each.unusable_because is None]
     for text, m in Counter(each.extracted for each in votes).items():
         if text is None or m < k:
@@ -132,23 +132,24 @@ def _stopping(
         chance = math.comb(m, k) / math.comb(n, k)
         same = [each for each in votes if each.extracted == text]
         others = [each for each in pool if each.extracted != text or each.unusable_because]
-        first = share_right(same), 1.0, *(k * _mean_expenses(same, usd)), 0.0
+        first = share_right(same), 1.0, *(k * mean_expenses(same, usd)), 0.0
         answer = answer + chance * np.array(first)
         goes_on -= chance
         # The others, and those of the same answer that are not among the first, are not sampled.
-        seconds -= chance * largest(_seconds(same), m - k, max(_seconds(others), default=0.0))
+        seconds -= chance * largest(seconds_of(same), m - k, max(seconds_of(others), default=0.0))
     answer = answer + goes_on * whole
     answer[-1] = seconds + goes_on * deliberating_s
     return answer
 
 
-def _mean_expenses(samples: Sequence[Generation], usd: Usd) -> _Values:
+def mean_expenses(samples: Sequence[Generation], usd: Usd) -> _Values:
     """Mean tokens written and dollars of a sample; 0 without samples."""
     rows = [(_known(each.completion_tokens), usd(each)) for each in samples]
     return np.mean(rows, axis=0) if rows else np.zeros(2)
 
 
-def _seconds(samples: Sequence[Generation]) -> list[float]:
+def seconds_of(samples: Sequence[Generation]) -> list[float]:
+    """Seconds that each sample took; NaN if unknown."""
     return [_known(each.latency_s) for each in samples]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from rich.console import Console
 
 from heavydistill.metrics.stopping import StoppingReport, StoppingRow, stopping_report
-from heavydistill.report.adaptive import curve, gate, headline, lines, print_stopping
+from heavydistill.report.experiments.adaptive import curve, gate, headline, lines, print_stopping
 
 
 def reported(

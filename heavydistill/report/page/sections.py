@@ -23,11 +23,13 @@ from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.curve import Point
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
+from heavydistill.metrics.widths import WIDTHS, read_widths
 from heavydistill.report import comparison as compared
 from heavydistill.report import controls as controlled
 from heavydistill.report import grid as grids
 from heavydistill.report import steps
 from heavydistill.report import summary as run
+from heavydistill.report.experiments import widths
 from heavydistill.report.grid import Grid, Line, Value, counted, difference, listed, marked, share
 from heavydistill.report.page import plots
 from heavydistill.report.page.html import column_classes, lines, narrow, shipped, tag
@@ -108,6 +110,7 @@ def of_folder(folder: Path) -> Iterator[Markup]:
     sections: list[Any] = []
     faults: dict[str, str] = {}
     readers = {COMPARISON: read_comparison, CONTROLS: read_controlled, CROSSING: read_crossing}
+    readers |= {WIDTHS: read_widths}
     for file, read in readers.items():
         sections.append(None)
         try:
@@ -224,13 +227,19 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {"lines": lines, "column_classes": column_classes, "narrow": narrow}
     made.globals |= {"plots": plots, "summary": run, "steps": steps, "compared": compared}
-    made.globals |= {"controlled": controlled, "headline": _headline, "metric_names": NAMES}
+    made.globals |= {
+        "controlled": controlled,
+        "sizes": widths,
+        "headline": _headline,
+        "metric_names": NAMES,
+    }
     made.globals |= {"facts": _facts, "named": _named, "points": _points, "rates": _rates}
     made.globals |= {
         "outcomes_of": _outcomes,
         "tokens_of": _tokens,
         "few_note": grids.FEW_NOTE,
         "claims_of": _claims,
+        "sizes": widths,
     }
     for function in (counted, grids.few_warning, grids.mean_and_ends, grids.reading):
         made.globals[function.__name__] = function
