@@ -173,25 +173,19 @@ def check(
         for model in filter(None, (after.thinker, after.deliberator)):
             refuse_same_model(base, model)
     asked = controls_of(runs[AFTER], names, orders)
-    return EvaluationPlan(
-        place,
-        runs,
-        _frozen(runs),
-        asked,
-        _ALL in _listed(controls),
-        depths=sizes.depths_of(runs[AFTER].config) if sizes else (),
-        caches=_other_caches(runs[AFTER].config, sizes) if sizes else {},
-    )
+    plan = EvaluationPlan(place, runs, _frozen(runs), asked, _ALL in _listed(controls))
+    return _with_caches(plan, sizes) if sizes else plan
 
 
-def _other_caches(config: RunConfig, sizes: CacheSizes) -> dict[CacheKind, ControlRun]:
-    runs = {}
+def _with_caches(plan: EvaluationPlan, sizes: CacheSizes) -> EvaluationPlan:
+    """Return the plan with a run for each cache that the run after does not have."""
+    config, runs = plan.runs[AFTER].config, {}
     for name, cache in sizes.caches(config).items():
         does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)} on {cache.width} "
         does += f"attempts ({cache.selection})"
         other = config.cache.model_copy(update=dataclasses.asdict(cache))
         runs[cache] = ControlRun(name, reading_pools(config, cache=other), does)
-    return runs
+    return dataclasses.replace(plan, depths=sizes.depths_of(config), caches=runs)
 
 
 def _frozen(runs: Mapping[str, generate.Plan]) -> ControlRun | None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 
 from heavydistill.config.versioned import read_versioned
-from heavydistill.metrics.curve import Point, curve_of, mark_pareto
+from heavydistill.metrics.curve import Curve, Point, curve_of, mark_pareto
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.problem_figures import (
@@ -89,7 +89,8 @@ class WidthReport:
     """What width and depth buy, on the same problems and attempts."""
 
     format: str = FORMAT
-    problems: int
+    problems: int  # those with K attempts, over which all figures are
+    smaller_pools: int  # problems left out because they have fewer
     k: int  # most common number of attempts
     d: int  # most common number of deliberations in the last round
     rounds: int
@@ -111,36 +112,31 @@ def compare_widths(
     """
     read = {cache: _Reading(traces, depths, usd) for cache, traces in runs.items()}
     widest, first = next(iter(read.items()))
-    own, rounds = first.tally.rows, first.tally.rounds
-    k = most_common(row.k for row in own)
+    k, rounds = most_common(row.k for row in first.tally.rows), first.tally.rounds
+    own = [row for row in first.tally.rows if row.k >= k]
     d = most_common(row.round(rounds).d for row in own)
     rows = {cache: [*on_same_pools(own, each.tally.rows).values()] for cache, each in read.items()}
-    curves = [curve for of in rows.values() if (curve := curve_of(of, k, d, rounds, depths))]
-    votes, *heavy = _marked(
-        [
-            [point for point in curves[0].points if point.way == "vote"],
-            *([point for point in curve.points if point.d] for curve in curves),
-        ]
-    )
+    votes, *heavy = _points([curve_of(each, k, d, rounds, depths) for each in rows.values()])
+
+    def figures(cache: CacheKind, points: Sequence[Point]) -> WidthFigures:
+        usual = replace(cache, selection=widest.selection)
+        return WidthFigures(
+            cache=cache,
+            shown=_diversity(read[cache].shown),
+            minus_widest=_minus(rows, rounds, cache, widest),
+            minus_selection=_minus(rows, rounds, cache, usual),
+            depths=[read[cache].figures(point, rows[cache]) for point in points],
+        )
+
     return WidthReport(
         problems=len(own),
+        smaller_pools=len(first.tally.rows) - len(own),
         k=k,
         d=d,
         rounds=rounds,
         pool=_diversity(first.pools),
         votes=votes,
-        caches=[
-            WidthFigures(
-                cache=cache,
-                shown=_diversity(read[cache].shown),
-                minus_widest=_minus(rows, rounds, cache, widest),
-                minus_selection=_minus(
-                    rows, rounds, cache, replace(cache, selection=widest.selection)
-                ),
-                depths=[read[cache].figures(point, rows[cache]) for point in points],
-            )
-            for cache, points in zip(rows, heavy, strict=True)
-        ],
+        caches=[figures(cache, points) for cache, points in zip(rows, heavy, strict=True)],
     )
 
 
@@ -224,7 +220,10 @@ def _minus(
     return bootstrap_difference(*means)
 
 
-def _marked(groups: Sequence[Sequence[Point]]) -> list[list[Point]]:
-    """The same points, with ``pareto`` as among all of them."""
+def _points(curves: Iterable[Curve | None]) -> list[list[Point]]:
+    """The votes of attempts, and the deliberations of each curve, compared with one another."""
+    known = [curve.points for curve in curves if curve]
+    groups = [[point for point in known[0] if point.way == "vote"]]
+    groups += [[point for point in points if point.d] for points in known]
     marked = iter(mark_pareto([point for group in groups for point in group]))
     return [[next(marked) for _ in group] for group in groups]

@@ -41,7 +41,7 @@ _BUDGET_NOTE = (
 def print_widths(report: WidthReport, console: Console) -> None:
     """Print the headline and the tables."""
     say(headline(report), console, "bold")
-    print_lines(few_warning(report.problems), console)
+    print_lines(lines(report), console)
     for grid in grids(report):
         print_grid(grid, console)
 
@@ -59,6 +59,13 @@ def headline(report: WidthReport) -> str:
         f"Caches of {first.cache.width} attempts: {bracketed(added, signed=True)} points over "
         f"caches of {narrow.cache.width}"
     )
+
+
+def lines(report: WidthReport) -> Iterator[str]:
+    """Yield sentences on the problems."""
+    yield from few_warning(report.problems)
+    if report.smaller_pools:
+        yield f"Left out: {report.smaller_pools:,} with fewer than {report.k:,} attempts"
 
 
 def grids(report: WidthReport) -> Iterator[Grid]:
