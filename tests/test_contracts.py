@@ -16,6 +16,7 @@ EXAMPLE = Path(__file__).parent / "example_plugins"
 # What breaks the contract of its kind, and is only seen when it is called.
 BAD = """
 import itertools, os, random
+from dataclasses import replace
 from pathlib import Path
 from heavydistill.curate.exports.export import ExportTarget
 from heavydistill.heavy.pruning import Attempt
@@ -32,6 +33,7 @@ count = itertools.count()
 plugin("selection", "bad")(lambda pool, width, rng: random.sample(pool, 1))
 plugin("pruning", "bad")(lambda attempt, tokens, reader: attempt.answer_text)
 plugin("filter", "bad")(lambda problem, generation, attempts: next(count) % 2 == 0)
+plugin("rewrite", "bad")(lambda problem, facts: replace(problem, text=f"{next(count)}?"))
 plugin("source", "bad")(lambda args: [{"text": f"{next(count)}?", "reference": "1"}])
 (HERE / "bad.md").write_text("{{problem}} {{nonsense}}")
 plugin("prompt", "bad")(HERE / "bad.md")
@@ -140,6 +142,7 @@ def test_a_plug_in_that_breaks_its_contract_fails_its_test(tmp_path):
         "the pruning bad did not return",
         "False and then True|True and then False",
         "other problems when it is called again",
+        "another problem when called again",
         "other files when it is called again",
         "ours.yaml is not YAML",
         "nonsense.*is no field",
