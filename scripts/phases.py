@@ -17,6 +17,11 @@ The file lists the phases, each with a file and keys of `heavydistill grpo`:
       config: configs/grpo/1gpu/deliberator.yaml
       keys: {dataset_name: sets/glm, max_steps: 100}
       refilter: {d: 8}  # measures the prompts with the current model before the phase
+    - name: mixed
+      config: configs/grpo/1gpu/deliberator.yaml
+      keys: {dataset_name: sets/glm, eval_strategy: steps, held_out: 512, held_out_none: true}
+      step_down: 0.03  # the phase is repeated until HM without instructions loses less
+      most: 4          # and ends all phases after so many repetitions
 
 A phase has up to three commands, which are printed as they start: `heavydistill refilter` into
 NN-NAME-sets, `accelerate launch scripts/grpo.py` into NN-NAME (with its keys in NN-NAME.yaml), and
@@ -39,12 +44,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.store.sets.folder import MANIFEST
-from heavydistill.store.training_record import RECORD, Result, read_record
+from heavydistill.store.training_record import NONE_LOSES_AT_MOST, RECORD, Result, read_record
 from heavydistill.train.checkpoints import is_whole
 from heavydistill.train.launch import exit_code
 
@@ -60,6 +65,17 @@ class Phase(Section):
     config: str
     keys: dict[str, Any] = Field(default_factory=dict)
     refilter: dict[str, Any] | None = None
+    step_down: float | None = Field(None, gt=0, le=1)
+    most: int = Field(3, ge=1)
+
+    @model_validator(mode="after")
+    def _is_measured(self) -> Phase:
+        if self.step_down is not None and not self.keys.get("held_out_none"):
+            raise ValueError(
+                f"{self.name} has step_down, but does not measure HM without instructions. Add "
+                "held_out_none: true and eval_strategy: steps to its keys."
+            )
+        return self
 
 
 class Phases(Section):
@@ -84,7 +100,9 @@ def main() -> None:
     phases = parse(Phases, read_yaml(chosen.config), chosen.config)
     run = print_command if chosen.dry_run else run_command
     model = phases.model_name_or_path
-    for number, phase in enumerate(phases.phases * phases.rounds, start=1):
+    queue, number, failed = [*phases.phases * phases.rounds], 0, 0
+    while queue:
+        phase, number = queue.pop(0), number + 1
         folder = Path(phases.output_dir) / f"{number:02}-{phase.name}"
         sets, keys = keys_of(phase, folder, model)
         file, result = Path(f"{folder}.yaml"), result_of(folder)
@@ -117,7 +135,38 @@ def main() -> None:
         if result and any(alarm.action == "stop" for alarm in result.alarms):
             print(f"A guard stopped {folder}, so no other phase follows.", flush=True)
             break
+        failed = failed + 1 if result and not steps_down(phase, folder, result, failed) else 0
+        queue[:0] = [phase] * bool(failed)
     print(f"The model {'will be' if chosen.dry_run else 'is'} in {model}", flush=True)
+
+
+def steps_down(phase: Phase, folder: Path, result: Result, failed: int) -> bool:
+    """Whether the next phase follows, after so many failures of this one; else it is repeated.
+
+    It does if the one-sided 95 % bound of the loss of HM without instructions is below the margin.
+    A point estimate would step down by chance.
+    """
+    if phase.step_down is None:
+        return True
+    if NONE_LOSES_AT_MOST not in result.rollouts:
+        raise ConfigError(
+            f"{folder} has not measured {NONE_LOSES_AT_MOST}, by which {phase.name} steps down",
+            "Set eval_strategy: steps and an eval_steps within max_steps in its keys.",
+        )
+    bound = result.rollouts[NONE_LOSES_AT_MOST].last
+    found = f"Without instructions {folder} loses at most {100 * bound:.1f} points of HM"
+    if bound < phase.step_down:
+        print(f"{found}: the next phase follows.", flush=True)
+        return True
+    if failed + 1 == phase.most:
+        raise RunError(
+            f"{found}, not below the margin of {100 * phase.step_down:g}, after {phase.most} times "
+            f"{phase.name}",
+            "Raise most to go on, or held_out for a narrower bound; or deliberate with "
+            "instructions.",
+        )
+    print(f"{found}, the margin is {100 * phase.step_down:g}: {phase.name} again.", flush=True)
+    return False
 
 
 def keys_of(phase: Phase, folder: Path, model: str) -> tuple[str, dict[str, Any]]:

@@ -60,7 +60,8 @@ def evaluate(
             "values), foreign (attempts at another problem), transplant (right attempts taken out "
             "or put in), empty (attempts without text), answers (their final boxes alone), steps "
             "(without these), planted (a wrong step that some right attempts share), skill (the "
-            "whole protocol in one response), or all."
+            "whole protocol in one response), all of these, or wording (the same attempts with "
+            "other instructions or none)."
         ),
     ] = None,
     orders: Annotated[

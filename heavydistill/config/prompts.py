@@ -1,7 +1,8 @@
 """The user's prompts: files that are read once, checked, and kept as text in the configuration.
 
-A name can stand in place of a path: that of an installed plug-in, or ``tagged``, a deliberator's
-prompt for models that do not think by themselves: it asks for the comparison between think tags.
+A name can stand in place of a path: that of an installed plug-in, or one of two prompts of a
+deliberator. ``tagged`` is for models that do not think by themselves: it asks for the comparison
+between think tags. ``none`` has no instructions, only problem and attempts below header lines.
 
 A prompt is a Markdown file in which fields such as ``{{problem}}`` stand for texts. ``FIELDS`` has
 those that a role's prompt holds once each, or it holds their short form: a thinker's prompt without
@@ -19,7 +20,7 @@ from __future__ import annotations
 import re
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import ValidationInfo, field_validator
@@ -30,6 +31,8 @@ from heavydistill.config.yaml import Section, parse, parse_yaml
 from heavydistill.errors import ConfigError, did_you_mean
 from heavydistill.heavy.pruning import control_token_in
 
+Wording = Literal["full", "short", "none"]
+"""Levels of a deliberator's instructions, see ``heavy.prompts.at_level``."""
 TRAINED_ROLES = ("thinker", "deliberator")
 FIELDS = {
     "thinker": ("problem",),
@@ -46,7 +49,7 @@ _JUDGED = (
 _SHORT = {"deliberator": _CACHE, "chooser": _CACHE, "judge": ("answer", _JUDGED)}
 _HEAD = re.compile(r"---\n *examples: *[\"']?(.+?)[\"']? *\n---\n")
 _NAMED = resources.files("heavydistill.heavy") / "prompts" / "named"
-plugins.ship("prompt", ("tagged",))
+plugins.ship("prompt", ("tagged", "none"))
 _THINK_TAG = re.compile("</?think>")  # a prompt may ask for them, because they end no turn
 _DOMAIN = re.compile(r"[\w-]{0,64}")
 _MOST_BYTES = 2**20  # of a prompt, and of its examples
@@ -134,6 +137,11 @@ def _checked(role: str, where: str, given: str) -> str:
         where += f": {given}"
         path = Path(given).expanduser()
         if not path.exists() and given in plugins.shipped["prompt"]:
+            if role != "deliberator":
+                raise ConfigError(
+                    f"{where} is a prompt of the deliberator",
+                    f"Give a file with instructions for the {role}, or leave it out to use ours.",
+                )
             path = Path(str(_NAMED / f"{given}.md"))
         elif not path.exists() and (own := plugins.find("prompt", given)):
             path = Path(own.value)

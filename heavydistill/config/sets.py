@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from heavydistill import plugins
 from heavydistill.config.models import Endpoint, SamplingChoice
-from heavydistill.config.prompts import OwnPrompts
+from heavydistill.config.prompts import OwnPrompts, Wording
 from heavydistill.config.run import Budget, Pruning, PythonFiles, Verifying
 from heavydistill.config.yaml import Section, load
 
@@ -33,6 +33,9 @@ FormatName = Literal[
     "genselect",
     "nemotron-math",
 ]
+
+
+_ROUNDING = 1e-6  # of shares such as three thirds
 
 
 class Sets(Section):
@@ -154,6 +157,10 @@ class BuildConfig(Section):
     prompts: OwnPrompts = OwnPrompts()
     """Prompts of yours by role, thinker or deliberator, for the rows of the thinker and for drawn
     sets (default: those of the runs); a set of a run keeps its own."""
+    wordings: dict[Wording, float] | None = None
+    """Shares of the candidate sets by the instructions around their attempts, e.g.
+    ``{full: 0.4, short: 0.3, none: 0.3}``: full (the prompt otherwise used, which the student is
+    asked with), short (that of the domain brief) and none (default: full alone)."""
     redeliberate: Redeliberate | None = None
     verify: Verifying = Verifying()
     plugins: PythonFiles = Field(default_factory=list)
@@ -175,6 +182,14 @@ class BuildConfig(Section):
             object.__setattr__(self, "out", f"sets/{Path(self.runs[0]).absolute().name}")
         if self.prompts.chooser or self.prompts.judge:
             raise ValueError("prompts has roles that no row is for. Leave out chooser and judge.")
+        shares = self.wordings or {"full": 1.0}
+        if min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > _ROUNDING:
+            raise ValueError("wordings are not shares of 1. Write e.g. {full: 0.5, none: 0.5}.")
+        if not shares.get("full"):
+            raise ValueError(
+                "wordings has no share for full, the wording that the student will be asked with. "
+                "Add full; for a student that is asked with another one, give it in prompts."
+            )
         if self.sets.widths and min(self.sets.widths) < 2:
             raise ValueError(f"sets.widths has {min(self.sets.widths)}. Give widths of 2 or more.")
         return self

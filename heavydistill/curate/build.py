@@ -47,6 +47,7 @@ from heavydistill.store.sets.folder import (
     RunUsed,
     Strata,
     StudentUsed,
+    WordingUsed,
     count_rows,
     file_of,
     splits_of,
@@ -274,12 +275,27 @@ def _manifest(
         models={role: sorted(written.behind[role]) for role in ("thinker", "deliberator")},
         sources=sorted(filter(None, written.behind["sources"])),
         prompts=sorted(written.behind["prompts"]),
+        wordings=_wordings(build, written),
         verifiers=sorted(written.behind["verifiers"]),
         tokens={name: quantiles(written.lengths[name]) for name in trained},
         benchmarks=build.screen.used,
         guarded=guarded,
         asked=asked,
     )
+
+
+def _wordings(build: BuildState, written: SetWriter) -> dict[str, WordingUsed]:
+    return {
+        level: WordingUsed(
+            prompts=sorted(
+                version
+                for version in written.behind["prompts" if level == "full" else level]
+                if version.startswith("deliberator.")
+            ),
+            rows={name: counts[level] for name, counts in written.worded.items()},
+        )
+        for level in build.config.wordings or ()
+    }
 
 
 def _strata(build: BuildState) -> dict[str, Strata]:
@@ -328,6 +344,8 @@ def _content(config: BuildConfig) -> dict[str, object]:
         del tree["filters"]["more"]
     if not config.system:
         del tree["system"]
+    if not config.wordings:
+        del tree["wordings"]
     if not config.also:
         del tree["also"]
     if not any(tree["prompts"].values()):

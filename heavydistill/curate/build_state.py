@@ -21,7 +21,7 @@ from typing import Any
 from heavydistill.chat.student import Student
 from heavydistill.chat.template import TAGS
 from heavydistill.config.files import json_of, text_in
-from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts
+from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts, Wording
 from heavydistill.config.run import CacheChoice, RunConfig, load_config
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import (
@@ -294,6 +294,7 @@ class BuildState:
     def readable(self, of_trace: SetOfTrace, most_tokens: int) -> Cache | None:
         """Return the cache of a set: the same object if the student can read it, else a new one.
 
+        Under another wording than the full one it is new, and shows no more of the attempts.
         ``most_tokens`` limits the prompt including the chat template; the preset may set a lower
         limit. Returns None if even the final answers do not fit.
         """
@@ -304,24 +305,44 @@ class BuildState:
         _, control_tokens = defuse(plain, self.student.reader.control_tokens)
         problem, reader = of_trace.problem, self.student.reader
         tokens = self.student.prompt_tokens(cache.prompt, problem.history)
-        if tokens <= most_tokens and not control_tokens:
+        level = self.level_of(of_trace.note)
+        if tokens <= most_tokens and not control_tokens and level == "full":
             return cache
         # ``recut`` counts the turns before the problem again.
         around = tokens - reader.count(cache.prompt) - reader.count(problem.history_json)
+        budget = most_tokens - around
+        own = self.config.prompts, of_trace.source.prompts
+        prompt = prompts.of_version(cache.prompt_version, *own)
+        if level != "full":
+            budget = min(budget, max(cache.budget_tokens, tokens - around))
+            prompt = None
         try:
             return recut(
                 problem,
                 cache,
                 of_trace.shown,
-                budget_tokens=most_tokens - around,
-                prompt=prompts.of_version(
-                    cache.prompt_version, self.config.prompts, of_trace.source.prompts
-                )
-                or self.wording("deliberator", of_trace.source, problem),
+                budget_tokens=budget,
+                prompt=prompt or self._at_level(level, of_trace.source, problem),
                 reader=reader,
             )
         except BudgetError:
             return None
+
+    def level_of(self, note: SetNote) -> Wording:
+        """Return the wording of a set's cache, drawn by a hash of the set.
+
+        Held-out problems keep the full one, so that evaluations of all trainings compare.
+        """
+        shares = self.config.wordings
+        if not shares or self.problems[note.of.problem].split == "validation":
+            return "full"
+        levels = sorted(shares)
+        rng = generator(self.config.seed, "wording", note.of.problem, note.of.texts)
+        return rng.choices(levels, [shares[level] for level in levels])[0]
+
+    def _at_level(self, level: Wording, source: SourceRun, problem: Problem) -> prompts.Prompt:
+        domain, own = self._domain_of(source, problem), self.prompts_of(source)
+        return prompts.at_level(level, domain, self.language_of(source), own)
 
     def language_of(self, source: SourceRun) -> str:
         """Return the language of the prompts of a run."""
@@ -409,6 +430,8 @@ class BuildState:
             is_plain = problem.is_text_alone
             found = self.screen.look(key, problem) if is_plain else (WITH_TOOLS, "")
             self.problems[key] = ProblemNote(domain, *found)
+            for level in self.config.wordings or ():
+                self._at_level(level, source, problem)  # refused before anything is asked
         self.problems[key].runs.append(f"{source.name}/{problem.id}")
         note = TraceNote(key, [], [])
         for attempt in trace.pool:

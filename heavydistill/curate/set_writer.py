@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heavydistill.chat.student import Student
+from heavydistill.config.prompts import Wording
 from heavydistill.curate.build_state import BuildState, SetOfTrace, SourceRun, TraceNote
 from heavydistill.curate.candidates import generator
 from heavydistill.curate.contrast import ContrastRows, Responses
@@ -83,7 +84,9 @@ class SetWriter:
         self.plain = 0  # Number of plain problems among the deliberator rows
         self.behind: dict[str, set[str]] = defaultdict(set)
         """Origin of the rows: names of ``thinker`` and ``deliberator`` models, ``sources`` of the
-        problems, versions of ``prompts`` and ``verifiers``."""
+        problems, versions of ``prompts`` (of other wordings by their names) and ``verifiers``."""
+        self.worded: dict[str, Counter[str]] = defaultdict(Counter)
+        """Numbers of rows of each set by wording."""
 
     def write(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
         """Write the rows of a trace; its problem must have the id that is used in the sets."""
@@ -165,13 +168,25 @@ class SetWriter:
             note.sft_label = note.sft_label or _TOO_LONG
             note.rl_label = note.rl_label or _TOO_LONG
             read = cache
-        self.recut += read is not cache
-        self.behind["prompts"].add(read.prompt_version)
+        wording = "full" if read is cache else self._build.level_of(note)
+        texts = [[each.sha256 for each in one.items] for one in (cache, read)]
+        is_recut = read is not cache and (wording == "full" or texts[0] != texts[1])
+        self.recut += is_recut
+        self.behind["prompts" if wording == "full" else wording].add(read.prompt_version)
         pairs = [*zip(deliberations, note.deliberations, strict=True)]
         if not note.sft_label:
             chosen = [(each, known) for each, known in pairs if not known.label]
             run, stratum = about["run"], note.stratum
-            make = partial(sft_row, student, most, problem, run=run, cache=read.id, stratum=stratum)
+            make = partial(
+                sft_row,
+                student,
+                most,
+                problem,
+                run=run,
+                cache=read.id,
+                stratum=stratum,
+                wording=wording,
+            )
             rows: dict[str, SftRow] = {}
             for each, known in chosen:
                 row = make(read.prompt, each)
@@ -203,7 +218,8 @@ class SetWriter:
             CacheRow,
             read,
             drawn=note.cache is None,
-            recut=read is not cache,
+            recut=is_recut,
+            wording=wording,
             stratum=note.stratum,
             right=note.of.right,
             thinkers=list(note.thinkers),
@@ -280,6 +296,8 @@ class SetWriter:
         split = self._build.problems[row.problem].split
         assert split is not None  # excluded problems have no rows
         self.counts[name][split] += 1
+        if row.wording:
+            self.worded[name][row.wording] += 1
         learnt = 0 if isinstance(row, RlRow) else row.completion_tokens
         self.lengths[name].append(row.prompt_tokens + learnt)
         self._files.writer(name, split, type(row)).write(row)
@@ -296,11 +314,12 @@ def sft_row(
     run: str,
     cache: str = "",
     stratum: Stratum | None = None,
+    wording: Wording | None = None,
 ) -> SftRow | str:
     """Return a row for SFT, or the label that says why there is none.
 
     ``generation`` is the completion of ``prompt``; ``cache`` is an id. A row of the thinker has
-    neither cache nor stratum.
+    neither cache nor stratum nor wording.
     """
     history = problem.history
     reasoning, answer_text = generation.reasoning.strip(), generation.answer_text.strip()
@@ -323,6 +342,7 @@ def sft_row(
         model=generation.model,
         prompt_tokens=len(tokens.prompt),
         completion_tokens=len(tokens.completion),
+        wording=wording,
     )
 
 
@@ -347,6 +367,7 @@ def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str
         attempts=cache.attempts,
         measured_on=measured_on,
         prompt_tokens=student.prompt_tokens(cache.prompt, history),
+        wording=cache.wording,
     )
 
 

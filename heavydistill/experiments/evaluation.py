@@ -26,6 +26,7 @@ deliberator or the attempts in its caches:
     choose             the best attempt of the cache
     garbled, foreign, transplant, empty, answers, steps, planted-N
                        a cache with other attempts, see ``experiments.controls``
+    wording-LEVEL      the same attempts with other instructions: ``short``, ``none``, ``foreign``
     order-N            the same attempts, rotated by N places
 
 Not covered: the metrics (``metrics.controls``); votes with the same number of tokens, which need no
@@ -53,7 +54,7 @@ from heavydistill.experiments.folder import (
 )
 from heavydistill.experiments.widths import CacheSizes, measure_widths
 from heavydistill.heavy.cache import frame_tokens
-from heavydistill.heavy.prompts import asked_of_thinker
+from heavydistill.heavy.prompts import Level, asked_of_thinker, at_level
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare_sides, refuse_other_ways
 from heavydistill.metrics.controls import (
     ALONE,
@@ -65,6 +66,7 @@ from heavydistill.metrics.controls import (
     NAMES,
     PLANTED,
     SKILL,
+    WORDING,
     WORDINGS,
     ControlReport,
     alone_name,
@@ -72,6 +74,7 @@ from heavydistill.metrics.controls import (
     kind_of,
     order_name,
     planted_names,
+    wording_name,
 )
 from heavydistill.metrics.widths import CacheKind, WidthReport
 from heavydistill.models.contact import ServerProbe
@@ -88,6 +91,7 @@ from heavydistill.skill.prompt import for_reader
 BEFORE, FROZEN = "before", "frozen"
 _ALL = "all"
 _RAN_BY = ("distilabel", "torch", "transformers")
+_OTHER_LEVELS: tuple[Level, ...] = ("short", "none", "foreign")
 _CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
 
 
@@ -312,14 +316,16 @@ def _listed(given: str | Iterable[str]) -> list[str]:
 
 
 def control_names(given: str | Iterable[str], config: RunConfig) -> list[str]:
-    """Return the names of controls; ``all`` stands for all that are possible with ``config``.
+    """Return the names of controls; ``all`` stands for all that are possible with ``config``, but
+    for ``WORDING``, which is about the prompt.
 
     Raises:
         ConfigError: A control is unknown.
     """
     names = _listed(given)
     if _ALL in names:
-        return [name for name in NAMES if name != CHAIN or not config.pools]
+        left_out = {WORDING} - {*names} | ({CHAIN} if config.pools else set())
+        return [name for name in NAMES if name not in left_out]
     if unknown := sorted({*names} - {*NAMES}):
         raise ConfigError(
             f"--controls: unknown control {unknown[0]!r}",
@@ -349,6 +355,8 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
             made += [_choose(evaluated)]
         elif name == SKILL:
             made += [_skill(evaluated)]
+        elif name == WORDING:
+            made += [_other_wording(evaluated, level) for level in _OTHER_LEVELS]
         else:
             runs = planted_names(_width(config)) if name == PLANTED else [name]
             made += [_other_attempts(config, run, NAMES[name]) for run in runs]
@@ -368,6 +376,12 @@ def _require_possible(evaluated: generate.Plan, names: Collection[str], orders: 
             f"--controls {CHAIN} needs the problems, which a run with --pools does not read",
             f"Leave out --pools, or give --controls with some of "
             f"{', '.join(name for name in NAMES if name != CHAIN)}.",
+        )
+    if WORDING in names and config.deliberate.task != "deliberate":
+        raise ConfigError(
+            f"--controls {WORDING} is about instructions to deliberate, but deliberate.task is "
+            f"{config.deliberate.task}",
+            "Leave out deliberate.task, or this control.",
         )
     kinds = {problem.verifier for problem in evaluated.problems}
     if GARBLED in names and kinds == {"instructions"}:  # which have no final answers
@@ -480,6 +494,20 @@ def _choose(evaluated: generate.Plan) -> ControlRun:
     if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
         does += ", with the prompt for all domains"
     return ControlRun(CHOOSE, reading_pools(config, deliberate=deliberate), does)
+
+
+def _other_wording(evaluated: generate.Plan, level: Level) -> ControlRun:
+    config, name = evaluated.config, wording_name(level)
+    domains = {problem.domain or config.domain or "general" for problem in evaluated.problems}
+    try:
+        worded = [at_level(level, each, config.language, config.prompts) for each in domains]
+    except ConfigError as error:
+        return ControlRun(name, config, f"Not asked: {error.what}", not_asked=error.what)
+    prompts = config.prompts.model_copy(update={"deliberator": worded[0].text})
+    run = evaluated.run.with_config(prompts=prompts)
+    generate.check_room(run, evaluated.problems, asks=evaluated.contact is not None)
+    does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)}, wording {level}"
+    return ControlRun(name, reading_pools(config, prompts=prompts), does)
 
 
 def _other_orders(config: RunConfig, orders: int) -> list[ControlRun]:

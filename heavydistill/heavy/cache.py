@@ -37,6 +37,7 @@ from heavydistill.schema import (
     content_id,
 )
 
+_SHOWN = r"^(={4,}) Problem$.*?^\1 Attempt 1$.*?^\1 End of attempts$"
 ANSWER_TOKENS = 32
 """Minimum room in a cache for the answer of each attempt."""
 
@@ -190,6 +191,16 @@ def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str
     blocks = [f"{fence} Attempt {number}\n{text}" for number, text in enumerate(attempts, 1)]
     shown = "\n".join([*blocks, f"{fence} End of attempts"])
     return prompt.filled(fence=fence, problem=problem_text, attempts=shown)
+
+
+def without_instructions(prompt: str) -> str | None:
+    """The prompt of a cache as the wording ``none`` has it: header lines, problem and attempts.
+
+    None if its wording does not show the attempts right behind the problem. Not covered:
+    instructions between the two, which stay.
+    """
+    found = re.search(_SHOWN, prompt, re.MULTILINE | re.DOTALL)
+    return found[0] if found else None
 
 
 def blocks_of(cache: Cache) -> list[str] | None:

@@ -10,6 +10,10 @@ and Figure 7): consensus is a signal and not a proof; if all attempts are wrong,
 errors and derive again; synthesize the attempts; keep language and format, and give the answer
 without an analysis of the attempts. ``brief`` is a short form for models with a short context.
 
+The instructions of a deliberator can be withdrawn in levels (``at_level``): ``full`` is what a run
+asks with, ``short`` is ``brief``, and ``none`` is the header lines alone, whose fence keeps a text
+from imitating one. ``foreign`` has other instructions, which no set is built with.
+
 Not covered: the chat template, which depends on the model.
 """
 
@@ -25,7 +29,7 @@ from importlib import resources
 from typing import Literal, get_args
 
 from heavydistill.config.models import Replies
-from heavydistill.config.prompts import FIELD, FIELDS, NO_PROMPTS, OwnPrompts, whole
+from heavydistill.config.prompts import FIELD, FIELDS, NO_PROMPTS, OwnPrompts, Wording, whole
 from heavydistill.config.run import RunConfig, Task
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.pruning import defuse
@@ -33,10 +37,15 @@ from heavydistill.schema import Problem
 
 Role = Literal["thinker", "deliberator", "chooser"]
 Kind = Literal["thinker", "deliberator", "chooser", "judge", "critic", "skill"]
+Level = Literal[Wording, "foreign"]
 
 _FOLDER = resources.files("heavydistill.heavy") / "prompts"
 _LANGUAGES = {"en": "English", "zh": "Chinese"}
 _SHORTEST_FENCE = 4
+_SHORT = "brief"  # domain with the short wordings
+_NO_INSTRUCTIONS = OwnPrompts(
+    deliberator=(_FOLDER / "named" / "none.md").read_text(encoding="utf-8")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,12 @@ class Prompt:
     def fence(self, texts: Iterable[str]) -> str:
         """A run of at least four ``=`` that is longer than any in the template and the texts."""
         return fence_for([*self.parts[::2], *texts])
+
+    @property
+    def text(self) -> str:
+        """The template, as a prompt of the user's."""
+        names = {part: f"{{{{{part}}}}}" for part in self.parts[1::2]}
+        return self.filled(**names)
 
     def filled(self, **texts: str) -> str:
         """Build the prompt with these texts in the places of the fields."""
@@ -91,6 +106,34 @@ def load(role: Role, domain: str, language: str, own: OwnPrompts = NO_PROMPTS) -
     """
     text = own.text(role, domain)
     return _ours(role, domain, language) if text is None else _own(role, text, language)
+
+
+def at_level(level: Level, domain: str, language: str, own: OwnPrompts = NO_PROMPTS) -> Prompt:
+    """Load the deliberator's wording at a level of instructions; ``full`` is that of ``load``.
+
+    Raises ConfigError as ``load``, or if there is no ``short`` wording for the problems.
+    """
+    if level == "full":
+        return load("deliberator", domain, language, own)
+    if level == "short":
+        _require_short(domain, language, own)
+        return _ours("deliberator", _SHORT, language)
+    if level == "foreign":
+        text = (_FOLDER / "foreign" / f"{language}.md").read_text(encoding="utf-8").strip()
+        return _own("deliberator", text, language)
+    return load("deliberator", domain, language, _NO_INSTRUCTIONS)
+
+
+def _require_short(domain: str, language: str, own: OwnPrompts) -> None:
+    why = ""
+    if ("deliberator", _SHORT, language) not in available():
+        why = f"there is none in the language {language!r}"
+    elif domain == "code":
+        why = "it asks for a final answer in \\boxed{}, which problems of the domain 'code' lack"
+    elif domain == _SHORT and own.text("deliberator", domain) is None:
+        why = f"the full wording of the domain {_SHORT!r} is the short one"
+    if why:
+        raise ConfigError(f"There is no short wording: {why}", "Leave out the wording short.")
 
 
 @lru_cache

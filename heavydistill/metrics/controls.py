@@ -7,7 +7,8 @@ and read, including the trajectories in its cache, as ``problem_figures`` counts
 that reads the trajectories of the evaluated run lacks the problems on which a step of that run
 failed; they count as wrong in both. ``PARTIAL`` controls are possible on some problems only; both
 sides of their differences have these problems. ``PLANTED`` is several runs, each with another
-number of attempts that share the wrong step (``planted_names``).
+number of attempts that share the wrong step (``planted_names``). ``WORDING`` too, each with other
+instructions (``metrics.wordings``).
 
 ``alone`` is the better of two runs: the thinker's prompt, and the deliberator's without attempts.
 It is chosen by its mean, which favours ``alone``.
@@ -44,6 +45,7 @@ import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
+from heavydistill.metrics.claims import ClaimFigures
 from heavydistill.metrics.counts import GenerationTally
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
@@ -55,6 +57,7 @@ from heavydistill.metrics.problem_figures import (
     prompts_of,
     verifiers_of,
 )
+from heavydistill.metrics.wordings import WordingLoss, WordingValues, wording_loss
 from heavydistill.schema import FAILED, Generation, Trace
 
 FORMAT = "heavydistill-controls/3"
@@ -62,6 +65,7 @@ CONTROLS = "controls.json"
 ALONE, CHAIN, CHOOSE, SKILL = "alone", "chain", "choose", "skill"
 GARBLED, FOREIGN, TRANSPLANT = "garbled", "foreign", "transplant"
 EMPTY, ANSWERS, STEPS, PLANTED = "empty", "answers", "steps", "planted"
+WORDING = "wording"
 NAMES = {
     ALONE: "no attempts",
     CHAIN: "one long chain of the thinker",
@@ -74,6 +78,7 @@ NAMES = {
     STEPS: "the attempts without final boxes",
     PLANTED: "right attempts, some with the same wrong step",
     SKILL: "one model does the whole protocol in one context",
+    WORDING: "the same attempts with other instructions or none",
 }
 ATTEMPT = "attempt"
 PARTIAL = (GARBLED, FOREIGN, TRANSPLANT, EMPTY, ANSWERS, STEPS, PLANTED)
@@ -154,6 +159,15 @@ class PlantedStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WordingMetrics:
+    """Deliberations under one wording, compared with those of the evaluated run."""
+
+    wording: str  # full (that of the evaluated run), short, none or foreign
+    answering: MethodMetrics
+    compared: WordingLoss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """Influence of the order of the attempts."""
 
@@ -187,6 +201,8 @@ class ControlReport:
     """Controls that were not asked because no context holds their prompt or they are not possible
     on the attempts, each with the reason."""
     planted: list[PlantedStep] = field(default_factory=list)  # in the order of ``shared``
+    wordings: list[WordingMetrics] = field(default_factory=list)
+    """The wording of the evaluated run, then the others; empty without ``WORDING``."""
 
 
 def alone_name(wording: str) -> str:
@@ -195,14 +211,20 @@ def alone_name(wording: str) -> str:
 
 
 def kind_of(run: str) -> str:
-    """Key in ``NAMES`` of a control run that reads other attempts."""
-    return PLANTED if run.startswith(f"{PLANTED}-") else run
+    """Key in ``NAMES`` of a control run; that of ``ALONE`` is not covered."""
+    first = run.partition("-")[0]
+    return first if first in (PLANTED, WORDING) else run
 
 
 def planted_names(shown: int) -> list[str]:
     """Names of the runs of ``PLANTED`` with so many attempts in a cache, e.g. 2, 5, 7, 8 of 8."""
     shared = {shown // 4, 5 * shown // 8, shown - 1, shown} - {0}
     return [f"{PLANTED}-{number}" for number in sorted(shared)]
+
+
+def wording_name(wording: str) -> str:
+    """Name of the run of ``WORDING`` with these instructions."""
+    return f"{WORDING}-{wording}"
 
 
 def order_name(places: int) -> str:
@@ -260,6 +282,7 @@ def compare_with_controls(
             for name, answers in others.items()
             if kind_of(name) == PLANTED
         ],
+        wordings=_wordings(heavy, others),
     )
 
 
@@ -295,6 +318,7 @@ class _Answers:
         self.votes: dict[str, float] = {}  # value of the vote by problem
         self.shows_right: set[str] = set()  # problems with a right attempt in a cache
         self.follows: dict[str, float] = {}  # by problem: share with the answer of a wrong attempt
+        self.claims: dict[str, ClaimFigures | None] = {}  # by problem, of a round
         self.width = 0  # most attempts in a cache
         self.failed: set[str] = set()  # problems on which a step failed
         self.prompts: set[str] = set()
@@ -313,6 +337,7 @@ class _Answers:
         self.right[problem] = [sample.is_correct for sample in given]
         self.caches[problem] = deliberations[0].cache if deliberations else ""
         self.votes[problem] = vote_value(trace.pool)
+        self.claims[problem] = ClaimFigures.of(trace, round) if round else None
         shown = {item.generation for cache in trace.caches for item in cache.items}
         if any(attempt.is_correct and attempt.id in shown for attempt in trace.pool):
             self.shows_right.add(problem)
@@ -344,6 +369,14 @@ class _Answers:
         pairs = zip(self.means_of(problems), other.means_of(problems), strict=True)
         return {name: own - others for name, (own, others) in zip(problems, pairs, strict=True)}
 
+    def values_of(self, problems: Sequence[str]) -> list[WordingValues]:
+        """What ``metrics.wordings`` compares."""
+        means = self.means_of(problems)
+        return [
+            WordingValues(right, self.claims.get(problem))
+            for problem, right in zip(problems, means, strict=True)
+        ]
+
     @property
     def answering(self) -> MethodMetrics:
         written, with_read = (self._tokens[cost] for cost in COSTS)
@@ -371,7 +404,7 @@ def _read(
     for trace in evaluated:
         heavy.add(trace)
         attempt.add(trace)
-    depth = {CHAIN: 0, **dict.fromkeys(PARTIAL, rounds)}
+    depth = {CHAIN: 0, **dict.fromkeys((*PARTIAL, WORDING), rounds)}
     others = {
         name: _Answers(depth.get(kind_of(name), 1), traces) for name, traces in controls.items()
     }
@@ -455,6 +488,24 @@ def _planted(shared: int, answers: _Answers) -> PlantedStep:
         right=bootstrap_mean(answers.means_of(answers.right)),
         follows=bootstrap_mean([*answers.follows.values()]),
     )
+
+
+def _wordings(heavy: _Answers, others: Mapping[str, _Answers]) -> list[WordingMetrics]:
+    asked = {
+        name.partition("-")[2]: each for name, each in others.items() if kind_of(name) == WORDING
+    }
+    problems = list(heavy.right)
+    votes = [heavy.votes[problem] for problem in problems]
+    full = heavy.values_of(problems)
+    return [
+        WordingMetrics(
+            wording=wording,
+            answering=each.answering,
+            compared=wording_loss(votes, full, each.values_of(problems)),
+        )
+        for wording, each in {"full": heavy, **asked}.items()
+        if asked
+    ]
 
 
 def _share(right: Sequence[bool]) -> float:

@@ -13,9 +13,11 @@ from heavydistill.metrics.controls import (
     ATTEMPT,
     NAMES,
     SKILL,
+    WORDING,
     Control,
     ControlReport,
     MethodMetrics,
+    kind_of,
 )
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.grid import (
@@ -40,6 +42,16 @@ _NOTE = (
     "With 95% intervals. Tokens are those of one answer, with the attempts that it reads: written, "
     "and with those read. Controls are not matched in tokens. Heavy adds: points, paired by "
     "problem."
+)
+_WORDINGS = {
+    "full": "the run's",
+    "short": "brief",
+    "none": "no instructions",
+    "foreign": "other words",
+}
+_OF_WORDINGS = (
+    "The same attempts. Claims: balanced accuracy. Loses: points against full, paired by problem; "
+    "at most: its one-sided 95% bound."
 )
 _LARGER_POOLS = "sample more attempts than a cache shows, e.g. --k 16 --set cache.width=8"
 
@@ -114,6 +126,21 @@ def grids(controlled: ControlReport) -> Iterator[Grid]:
     ]
     if planted:
         yield Grid(["One wrong step, planted", "Problems", "Right", "Follow it"], planted)
+    if controlled.wordings:
+        yield _wordings(controlled)
+
+
+def _wordings(controlled: ControlReport) -> Grid:
+    """Return each wording with its accuracy, its claims, and its loss against the run's own."""
+    rows = []
+    for each in controlled.wordings:
+        found, is_other = each.compared, each.wording != "full"
+        loss = [difference(found.loss), f"{100 * found.loss_at_most:.1f}"] if is_other else ["", ""]
+        claims = share(found.claims) if found.claims else "none"
+        cells = [share(each.answering.accuracy), difference(found.minus_vote), claims, *loss]
+        rows.append(Line(each.wording, cells, _WORDINGS[each.wording]))
+    head = ["Wording", "Right", "- vote", "Claims", "Loses", "At most"]
+    return Grid(head, rows, [_OF_WORDINGS])
 
 
 def _ways(controlled: ControlReport) -> Grid:
@@ -126,7 +153,9 @@ def _ways(controlled: ControlReport) -> Grid:
         ]
         adds = difference(heavy_minus) if heavy_minus else ""
         rows.append(Line(name, [share(answering.accuracy), *tokens, adds], meaning))
-    rows += [Line(name, ["not asked", *[""] * 3], NAMES[name]) for name in controlled.not_asked]
+    rows += [
+        Line(name, ["not asked", *[""] * 3], NAMES[kind_of(name)]) for name in controlled.not_asked
+    ]
     head = ["Way to answer", "Right", "Written", "And read", "Heavy adds"]
     return Grid(head, rows, [_NOTE])
 
@@ -179,7 +208,9 @@ def lines(controlled: ControlReport) -> Iterator[str]:
 
 
 def _flaws(controlled: ControlReport) -> Iterator[str]:
-    for name, _, answering, _ in _answers(controlled):
+    ways = [(name, answering) for name, _, answering, _ in _answers(controlled)]
+    ways += [(f"{WORDING} {one.wording}", one.answering) for one in controlled.wordings[1:]]
+    for name, answering in ways:
         flaws = {
             "cut off": answering.cut_off,
             "failed or without an answer": answering.without_answer,

@@ -50,6 +50,8 @@ def _selection(manifest: Manifest) -> Iterator[str]:
         why = listed({label: count for label, count in counts.items() if label != "used"})
         used = f"{counts.get('used', 0):,} of {sum(counts.values()):,} used"
         yield f"{view.capitalize()}: {used}{why and f'; left out: {why}'}"
+    for level, worded in manifest.wordings.items():
+        yield f"Rows with the wording {level}: {listed(worded.rows) or 'none'}"
     for role, pairs in manifest.pairs.items():
         if pairs.length_ratio is None:
             continue

@@ -7,6 +7,7 @@ controls, whose prompts are others on purpose.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ class UnlearntPrompts:
 
     model: str
     asked: list[str]  # versions that the run asks with and the model has not learnt
-    learnt: list[str]  # versions that its last training had for the role
+    learnt: list[str]  # versions that its last training had for the role, see ``_learnt``
 
     @property
     def fix(self) -> str:
@@ -48,9 +49,9 @@ def unlearnt_prompts(run: ResolvedRun, problems: Sequence[Problem]) -> Iterator[
     models = dict(zip(("thinker", "deliberator"), config.roles, strict=True))
     for role, versions in asked.items():
         record = _record(models[role])
-        learnt = _learnt(record, role) if record else set()
-        if learnt and (others := versions - learnt):
-            yield UnlearntPrompts(models[role], sorted(others), sorted(learnt))
+        learnt = _learnt(record, role) if record else []
+        if learnt and (others := versions - {*learnt}):
+            yield UnlearntPrompts(models[role], sorted(others), learnt)
 
 
 def _record(model: str) -> TrainingRecord | None:
@@ -62,21 +63,20 @@ def _record(model: str) -> TrainingRecord | None:
         return None  # of another version of heavydistill; the model itself can be asked
 
 
-def _learnt(record: TrainingRecord, role: str) -> set[str]:
+def _learnt(record: TrainingRecord, role: str) -> list[str]:
     """The versions of a role in the last training that had it; empty if none had.
+
+    Those that the model is meant to be asked with come first, then its withdrawn instructions.
 
     Also empty if that training asked the problems of a run, whose prompts its record does not name.
     """
     asked = record.rl.run if record.rl else None
     if role in record.roles and asked and (own := asked.get("prompts", {}).get(role)):
-        return set(own)
-    of_role = {
-        version
-        for sets in record.sets
-        if role in record.roles
-        for version in sets.manifest.prompts
-        if version.startswith(f"{role}.")
-    }
+        return sorted(own)
+    manifests = [sets.manifest for sets in record.sets if role in record.roles]
+    versions = [sorted(version for each in manifests for version in each.prompts)]
+    versions += [used.prompts for each in manifests for used in each.wordings.values()]
+    of_role = [each for each in itertools.chain(*versions) if each.startswith(f"{role}.")]
     is_unknown = role in record.roles and not record.sets
     before = None if is_unknown else record.base.training
-    return of_role or (_learnt(before, role) if before else set())
+    return list(dict.fromkeys(of_role)) or (_learnt(before, role) if before else [])

@@ -24,6 +24,8 @@ FORMAT = "heavydistill-training/1"
 RECORD = "training.json"
 LEARNT = "completions/learnt_tokens"
 """Metric of a distillation: tokens that a step learns from; missing in steps without any."""
+NONE_LOSES_AT_MOST = "eval_none_loses_at_most"
+"""Metric by which a schedule of phases steps down (``scripts/phases.py``)."""
 EVALUATION = "evaluation"
 """Subfolder with the evaluation before and after the training, ``evaluation.json``."""
 

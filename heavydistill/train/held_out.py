@@ -11,6 +11,10 @@ it, and these are counted.
                        ``garbled`` (``experiments.controls``), for those that can be garbled
     eval_hm_minus_garbled
                        the difference on the latter: what the values in the attempts are worth
+    eval_hm_none        HM on the same caches without instructions, if asked for
+    eval_none_loses     HM minus this
+    eval_none_loses_at_most
+                       its one-sided 95 % upper bound over problems (``metrics.intervals``)
     eval_steps_agree, eval_steps_part
                        share of true values that deliberations write at steps where the attempts
                        agree on a true value, and where they part (``metrics.steps``), if there are
@@ -21,7 +25,7 @@ it, and these are counted.
     eval_unanswered    share of all responses without a final answer; they count as not correct
     eval_cut_off       share of all responses that were cut off
 
-The last three are without garbled caches. GRPO and distillation sample as they train, with
+The last three are of the caches as they are. GRPO and distillation sample as they train, with
 ``num_generations_eval`` responses per row; SFT samples a deliberator alone, with temperature 1 and
 one response per row. A training samples from the whole distribution (top_p 1, top_k 0);
 `heavydistill evaluate` takes the settings of its run, so that its HM is another number.
@@ -49,14 +53,16 @@ from transformers import GenerationConfig
 from heavydistill.config.prompts import OwnPrompts
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.experiments.controls import other_pools
-from heavydistill.heavy.cache import recut
+from heavydistill.heavy.cache import recut, without_instructions
 from heavydistill.heavy.prompts import of_version
 from heavydistill.heavy.pruning import Reader
 from heavydistill.heavy.voting import vote_value
+from heavydistill.metrics.intervals import upper_bound
 from heavydistill.metrics.steps import StepFigures, step_counts
 from heavydistill.schema import Cache, Problem, Trace, Trajectory, content_id, from_row
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, TrajectoryRow
+from heavydistill.store.training_record import NONE_LOSES_AT_MOST
 from heavydistill.text.steps import read_steps
 from heavydistill.train.rollouts.problem_rows import problem_row
 from heavydistill.train.rollouts.reward import Reward
@@ -67,10 +73,15 @@ if TYPE_CHECKING:
 else:
     _TrlTrainer = object  # at run time, the subclasses are built with TRL's class
 
-DELIBERATOR, THINKER, GARBLED = "deliberator", "thinker", "garbled"
-HELD_OUT_METRICS = ("eval_hm", "eval_hm_garbled", "eval_v", "eval_steps_agree", "eval_steps_part")
+DELIBERATOR, THINKER, GARBLED, NONE = "deliberator", "thinker", "garbled", "none"
+HELD_OUT_METRICS = (
+    *("eval_hm", "eval_hm_garbled", "eval_v", "eval_steps_agree", "eval_steps_part"),
+    *("eval_hm_none", NONE_LOSES_AT_MOST),
+)
 """Metrics of deliberations on held-out caches that the record of a training has."""
 _MOST_GARBLED = 128
+_OF_CHANGED = {GARBLED: ("hm_garbled", "hm_minus_garbled"), NONE: ("hm_none", "none_loses")}
+"""Names of HM on changed caches, and of HM minus it on the same caches, by role."""
 _STEPS = {"unanimous_true": "steps_agree", "parting": "steps_part"}
 # Values of ``rl_label`` with which a cache is used for evaluation; other caches are skipped.
 FIT = {
@@ -89,8 +100,8 @@ class HeldOut:
     roles: dict[str, list[Row]]
     """Rows of each role, as made by ``problem_row``; rows of the deliberator also have ``cache``
     (the id), ``vote`` (value of the vote of the attempts) and ``shown`` (the answer texts of the
-    attempts that the cache shows whole). Rows of ``garbled`` are for the
-    deliberator too, with the id of the cache that was garbled."""
+    attempts that the cache shows whole). Rows of ``garbled`` and ``none`` are for the
+    deliberator too, with the id of the cache that was changed."""
     drawn: int  # Number of caches that were made by the build instead of a run
     too_long: int  # Number of rows left out because they are too long
 
@@ -99,6 +110,8 @@ class HeldOut:
         too_long = f", {self.too_long:,} too long" if self.too_long else ""
         caches, problems = (len(self.roles[role]) for role in (DELIBERATOR, THINKER))
         garbled = f", {len(self.roles[GARBLED]):,} also garbled" if GARBLED in self.roles else ""
+        if NONE in self.roles:
+            garbled += f", {len(self.roles[NONE]):,} also without instructions"
         of_thinker = f"{problems or 'no'} problems for a thinker"
         return f"{caches:,} caches{drawn}{too_long}{garbled}, {of_thinker}"
 
@@ -110,6 +123,7 @@ def held_out(
     learnt: Collection[str] = (),
     fits: Callable[[str, Row], bool] = lambda role, row: True,
     reader: Reader | None = None,
+    has_none: bool = False,
 ) -> HeldOut:
     """Return the held-out prompts of a folder of sets.
 
@@ -121,6 +135,7 @@ def held_out(
         learnt: Problem texts of the training; an error is raised if one is held out.
         fits: Whether a row of a role fits the model; the others are left out and counted.
         reader: Tokenizer of the model, which fits garbled caches; None for none of them.
+        has_none: Whether the caches are also shown without instructions.
 
     Raises:
         ConfigError: There are no sets or no validation problems, or some cannot be used.
@@ -149,12 +164,19 @@ def held_out(
             for cache in kept
             if (prompt := prompts.get(cache.id))
         ]
+    if has_none:
+        bare = ((cache, without_instructions(cache.prompt)) for cache in kept)
+        of_roles[NONE] = [
+            {**problem_row(problems[cache.problem], prompt), "cache": cache.id}
+            for cache, prompt in bare
+            if prompt
+        ]
     _refuse_learnt(folder, of_roles, learnt)
     fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
     too_long = sum(len(of_roles[role]) - len(fitting[role]) for role in (DELIBERATOR, THINKER))
-    if reader:
-        fit = {row["cache"] for row in fitting[DELIBERATOR]}
-        fitting[GARBLED] = [row for row in fitting[GARBLED] if row["cache"] in fit]
+    fit = {row["cache"] for row in fitting[DELIBERATOR]}
+    for role in {GARBLED, NONE} & fitting.keys():
+        fitting[role] = [row for row in fitting[role] if row["cache"] in fit]
     return HeldOut(fitting, sum(cache.drawn for cache in kept), too_long)
 
 
@@ -274,22 +296,31 @@ def figures(
         if role == DELIBERATOR:
             v = fmean(row["vote"] for row in rows[role])
             metrics |= {"hm": right, "v": v, "hm_minus_v": right - v, **_step_shares(of_role)}
-        elif role == GARBLED:
-            caches = {row["cache"] for row in rows[role]}
-            same = [
-                each
-                for each in responses[DELIBERATOR]
-                if rows[DELIBERATOR][each.row]["cache"] in caches
-            ]
-            metrics |= {"hm_garbled": right, "hm_minus_garbled": _share_right(same) - right}
+        elif role in (GARBLED, NONE):
+            shares = [_by_cache(rows[each], responses[each]) for each in (DELIBERATOR, role)]
+            losses = [shares[0][cache] - share for cache, share in shares[1].items()]
+            names = _OF_CHANGED[role]
+            metrics |= {names[0]: right, names[1]: fmean(losses)}
+            if role == NONE:
+                at_most = upper_bound(losses, worst=1.0)
+                metrics[NONE_LOSES_AT_MOST.removeprefix("eval_")] = at_most
         else:
             solved = {each.row for each in of_role if each.reward.is_right}
             metrics |= {"pass_at_1": right, "pass_at_d": len(solved) / len(rows[role])}
-    everything = [each.reward for role in responses if role != GARBLED for each in responses[role]]
+    plain = responses.keys() - {GARBLED, NONE}
+    everything = [each.reward for role in plain for each in responses[role]]
     metrics["undecided"] = fmean(reward.is_right is None for reward in everything)
     for kind in ("unanswered", "cut_off"):
         metrics[kind] = fmean(reward.kind == kind for reward in everything)
     return metrics
+
+
+def _by_cache(rows: Sequence[Row], responses: Sequence[HeldOutResponse]) -> dict[str, float]:
+    """Return the share of right responses to the row of each cache."""
+    of_cache: dict[str, list[HeldOutResponse]] = {}
+    for each in responses:
+        of_cache.setdefault(rows[each.row]["cache"], []).append(each)
+    return {cache: _share_right(found) for cache, found in of_cache.items()}
 
 
 def _share_right(responses: Sequence[HeldOutResponse]) -> float:
@@ -366,7 +397,8 @@ class HeldOutEvaluation(RolesMixin, _TrlTrainer):
         written: list[list[int]] = []
         for start in range(0, len(mine), size):
             prompts = [ids[row] for row in mine[start : start + size]]
-            written += self._sampled(DELIBERATOR if role == GARBLED else role, prompts)
+            sampled_as = DELIBERATOR if role in _OF_CHANGED else role
+            written += self._sampled(sampled_as, prompts)
         judged = self._judge([rows[row] for row in mine], written)
         own = [
             HeldOutResponse(row, reward, self._steps(rows[row], ids) if role == DELIBERATOR else ())

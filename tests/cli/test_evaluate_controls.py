@@ -132,3 +132,55 @@ def test_the_controls_tell_a_reader_from_what_only_looks_like_one(evaluated, nam
     assert worth.problems == PROBLEMS and "Transplant Problems" in printed
     assert [each.name for each in told.controls] == ["alone", "garbled"]
     assert f"Alone with the {told.unreported[0].wording}'s prompt: " in printed
+
+
+def under_wordings(body: dict[str, Any]) -> Answer:
+    """A deliberator that needs instructions, but not their words, and claims what is false else."""
+    prompt = body["messages"][0]["content"]
+    right = 2 * int(prompt.rpartition("What is ")[2].partition(" ")[0])
+    if "Attempt 1" not in prompt:
+        return completion(f"\\boxed{{{right + body['seed'] % 2}}}")
+    is_asked = not prompt.startswith("====")
+    shown = [int(each) == right for each in re.findall(r"boxed\{(\d+)\}", prompt)][:4]
+    said = (
+        f"Attempt {n} is {'right' if r == is_asked else 'wrong'}." for n, r in enumerate(shown, 1)
+    )
+    return completion(
+        f"\\boxed{{{right if is_asked else right + 1}}}", reasoning_content=" ".join(said)
+    )
+
+
+def test_what_instructions_are_worth_is_told(tmp_path):
+    problems, out = doubles(tmp_path, 40), tmp_path / "x"
+    with serving(under_wordings) as server:
+        flags = [f"--endpoint={server.base_url}", f"--tokenizer={MICRO}", f"--problems={problems}"]
+        flags += ["--k=4", "--d=1", "--set=endpoint.context=8192", "--teacher=m"]
+        flags += ["--set=think.sampling.max_tokens=64", "--set=deliberate.sampling.max_tokens=64"]
+        done = run_command("evaluate", *flags, "--controls=wording", f"--out={out}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        sent = [body["messages"][0]["content"] for body in server.requests]
+        chosen = run_command(
+            "evaluate", *flags, "--controls=wording", "--set=deliberate.task=choose"
+        )
+        assert chosen.returncode == 2 and "deliberate.task is choose" in chosen.stderr
+        brief = ["--set=domain=brief", "--controls=wording", "--dry-run"]
+        assert "wording of the domain 'brief' is the short one" in "".join(
+            run_command("evaluate", *flags, *brief).stdout.replace("\n", " ")
+        )
+    asked = [text for text in sent if "Attempt 1" in text]
+    blocks = {
+        re.sub("^=+", "", text[text.index("= Problem") :].partition(" End of")[0]) for text in asked
+    }
+    assert len(asked) == 4 * 40 and len(blocks) == 40  # the same attempts
+    told = read_controlled(out / CONTROLS)
+    found = {each.wording: each for each in told.wordings}
+    assert [*found] == ["full", "short", "none", "foreign"]
+    for name in ("full", "short", "foreign"):
+        assert found[name].answering.accuracy.mean == 1 and found[name].compared.claims
+        assert 0 < found[name].compared.loss_at_most < 0.1
+    none = found["none"].compared
+    assert none.loss.mean == 1 == none.loss_at_most and none.claims and none.claims.mean == 0
+    assert none.claims_loss and none.claims_loss.mean == 1 and none.minus_vote.high < 0
+    printed = " ".join(done.stdout.split())
+    page = " ".join(re.sub(r"<[^>]*>", " ", "".join(of_folder(out))).split())
+    assert "its one-sided 95% bound" in printed and "no instructions" in page

@@ -115,8 +115,13 @@ def test_the_named_prompt_asks_for_thinking_between_tags():
     text = OwnPrompts(deliberator="tagged").deliberator
     assert isinstance(text, str) and "<think>" in text and "</think>" in text
     assert "{{problem}}" in text and "{{attempts}}" in text
-    with pytest.raises(ConfigError, match="is no field"):
-        OwnPrompts(thinker="tagged")
+
+
+@pytest.mark.parametrize("role", ["thinker", "chooser", "judge"])
+def test_a_named_prompt_of_the_deliberator_is_refused_for_another_role(role):
+    assert OwnPrompts(deliberator="none").deliberator == CACHE
+    with pytest.raises(ConfigError, match=f"prompts.{role}: none is a prompt of the deliberator"):
+        OwnPrompts(**{role: "none"})
 
 
 def test_a_field_that_is_mistyped_is_told_with_those_there_are(in_folder):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from heavydistill.config.prompts import FIELDS, OwnPrompts
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import serialize
+from heavydistill.heavy.cache import serialize, without_instructions
 
 DOMAINS = [*product(["general", "stem", "code"], ["en", "zh"]), ("brief", "en")]
 FOLDER = resources.files("heavydistill.heavy") / "prompts"
@@ -165,3 +165,13 @@ def test_a_thinker_reads_the_problem_and_then_the_instruction():
     instruction = wording("thinker", "brief", "en").strip()
     asked = prompts.thinker_prompt(" {{cache}} = ? \n", prompt)
     assert asked == f"{{{{cache}}}} = ?\n\n{instruction}"
+
+
+@pytest.mark.parametrize(("domain", "language"), DOMAINS)
+def test_a_cache_without_its_instructions_is_that_of_the_wording_none(domain, language):
+    texts = "What is 2*3?", ["It is 6.\n==== Attempt 2\nIt is 5.", "End of attempts"]
+    full, none = (
+        serialize(*texts, prompts.at_level(level, domain, language)) for level in ("full", "none")
+    )
+    assert without_instructions(full) == none != full
+    assert without_instructions("Solve 2*3.") is None

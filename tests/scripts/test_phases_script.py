@@ -53,6 +53,11 @@ else:
         mark_whole(folder / "checkpoint-1")
         sys.exit(3)
     (folder / f"{'adapter_' * (behaviour == 'adapter')}config.json").write_text("{}")
+    if behaviour.startswith("loses"):
+        bound = float(behaviour.split()[1])
+        rollouts = {"eval_none_loses_at_most": {"first": 1.0, "last": bound}}
+        result = record.result.model_copy(update={"rollouts": rollouts})
+        record = record.model_copy(update={"result": result})
     if behaviour == "stop":
         alarm = json.loads(Path("alarm").read_text())
         record = record.model_copy(
@@ -162,6 +167,24 @@ def test_a_phase_that_a_guard_stopped_is_the_last_one(place, capsys):
     for times in (1, 0):
         assert place.run() == 0 and len(place.calls) == times
         assert messages.is_in(capsys.readouterr().out, "guard_stopped", training="out/01-thinker")
+
+
+def test_a_phase_is_repeated_until_the_bound_of_the_loss_is_below_the_margin(place, capsys):
+    mixed = {"name": "mixed", "config": "one.yaml", "keys": {"held_out_none": True}}
+    place.write(
+        phases=[{**mixed, "step_down": 0.03, "most": 2}, {"name": "none", "config": "one.yaml"}]
+    )
+    place.behaves(_01_mixed="loses 0.031", _02_mixed="loses 0.029")
+    assert place.run() == 0 and len(place.calls) == 3
+    assert place.keys("03-none")["model_name_or_path"] == "out/02-mixed"
+    assert "at most 3.1 points of HM, the margin is 3: mixed again" in capsys.readouterr().out
+    assert place.run() == 0 and place.calls == []  # what was measured decides again
+    place.write(output_dir="other", phases=[{**mixed, "step_down": 0.01, "most": 2}])
+    assert place.run() == 1
+    assert "not below the margin of 1, after 2 times mixed" in capsys.readouterr().err
+    place.write(phases=[{"name": "a", "config": "one.yaml", "step_down": 0.03}])
+    assert place.run() == 2
+    assert "does not measure HM without instructions" in capsys.readouterr().err
 
 
 def test_a_phase_that_is_done_cannot_become_another_one(place, capsys):

@@ -114,6 +114,23 @@ def test_what_the_values_are_worth_is_measured_on_the_caches_that_can_be_garbled
     assert found["cut_off"] == 0  # of the caches as they are
 
 
+def test_what_instructions_are_worth_is_bounded_over_caches(sets):
+    roles = held_out(sets, 100, None, has_none=True).roles
+    bare = {row["cache"]: row["prompt"][-1]["content"] for row in roles["none"]}
+    for row in roles["deliberator"]:
+        whole = row["prompt"][-1]["content"]
+        assert bare[row["cache"]] in whole and whole.startswith("Below are")
+        assert bare[row["cache"]].startswith("==== Problem\n")
+    number = len(bare)
+    judged = {
+        role: responses(*((n, RIGHT) for n in range(number))) for role in roles if roles[role]
+    }
+    judged["none"][0] = responses((0, WRONG))[0]
+    found = figures(roles, judged)
+    assert found["hm_none"] == found["hm"] - found["none_loses"] == pytest.approx(1 - 1 / number)
+    assert found["none_loses"] < found["none_loses_at_most"] < 1
+
+
 def test_every_label_of_a_build_is_known_to_be_fit_or_not(sets):
     unfit = {"too_long_for_student", "few_attempts", "other_writer", "contaminated"}
     assert {row["rl_label"] for row in rows(sets, "caches")} <= FIT | unfit

@@ -186,6 +186,13 @@ class RefilterSummary(Section):
     undecided: int  # finished deliberations without a verdict
 
 
+class WordingUsed(Section):
+    """The instructions around the attempts in a part of the rows."""
+
+    prompts: list[str]  # versions of the prompt wordings
+    rows: dict[str, int]  # number of rows, by set
+
+
 class Manifest(Section):
     """Content of ``manifest.json``: how the sets were built, and counts."""
 
@@ -210,7 +217,9 @@ class Manifest(Section):
     recut: int  # prompts that were pruned again to fit the student
     models: dict[str, list[str]]  # models that wrote rows of the views, by role
     sources: list[str] = Field(default_factory=list)  # see ``Problem.origin``
-    prompts: list[str]  # versions of the prompt wordings
+    prompts: list[str]  # versions of the prompt wordings that the student is asked with
+    wordings: dict[str, WordingUsed] = Field(default_factory=dict)
+    """Rows by wording: full (in ``prompts``), short and none; empty without ``wordings``."""
     verifiers: list[str]  # names and versions of the verifiers
     tokens: dict[str, dict[str, int]]  # quantiles of the tokens per row, by set
     benchmarks: list[BenchmarkUsed]  # benchmarks with which problems were compared

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heavydistill import plugins
+from heavydistill.config.prompts import Wording
 from heavydistill.schema import Cache, Deliberation, Problem, Stratum, Trajectory
 
 Split = Literal["train", "validation"]
@@ -116,6 +117,7 @@ class CacheRow(Cache):
     """Why the cache has no row in ``rl``; empty if it has one. ``duplicate`` if a cache of another
     run with the same attempts has a row."""
     attempts: list[ShownAttempt]  # in the order of the cache
+    wording: Wording = "full"  # instructions around the attempts; see ``wordings``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,7 @@ class SftRow:
     model: str  # model that wrote the completion
     prompt_tokens: int  # tokens before the answer, with the student's template
     completion_tokens: int  # all other tokens of the row, on which the loss is computed
+    wording: Wording | None = None  # that of the cache; null for a thinker's row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +216,7 @@ class PairRow:
     model: str  # model that wrote the chosen completion
     prompt_tokens: int  # tokens before the answer, with the student's template
     completion_tokens: int  # all other tokens of the longer completion
+    wording: Wording | None = None  # see ``SftRow``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,3 +247,4 @@ class RlRow:
     attempts: list[ShownAttempt]  # the attempts in the order of the cache
     measured_on: str  # model that wrote the judged deliberations
     prompt_tokens: int  # tokens before the answer, with the student's template
+    wording: Wording = "full"  # that of the cache

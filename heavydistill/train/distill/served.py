@@ -73,7 +73,7 @@ def find_served(
     used = BaseModelUsed(name=profile.name, revision="", template_sha256=base.chat.sha256)
     teacher = ServedTeacher(profile, endpoint.model_copy(update={"concurrency": share}), used)
     if is_main() and not config.dry_run:
-        tokens = prompts.longest + int(config.max_completion_length or 0)
+        tokens = prompts.longest_of_teacher(base) + int(config.max_completion_length or 0)
         _check_context(teacher, tokens)
         scorer = PromptScorer(profile, teacher.endpoint)
         try:

@@ -36,6 +36,7 @@ from heavydistill.models.http.scoring import PromptScorer, Scored
 from heavydistill.models.request import Response
 from heavydistill.train.checkpoints import WHOLE
 from heavydistill.train.distill.trainer import DistillTrainer, trimmed
+from heavydistill.train.rollouts.data import OF_TEACHER
 from heavydistill.train.rollouts.trainer import Batch
 
 _LOGITS = 2**26  # numbers that are in memory at once
@@ -89,12 +90,13 @@ class ServedDistillTrainer(DistillTrainer):
         Raises:
             StoppedError: The server did not score a response of this or another process.
         """
+        read = OF_TEACHER if f"{OF_TEACHER}_ids" in output else "prompt"
         sequences = {}
         for row, learnt in enumerate(output["tool_mask"].any(dim=1).tolist()):
             if learnt:
                 prompt, completion = (
                     output[f"{part}_ids"][row][output[f"{part}_mask"][row].bool()].tolist()
-                    for part in ("prompt", "completion")
+                    for part in (read, "completion")
                 )
                 sequences[row] = Scored([*prompt, *completion], len(prompt))
         found = self._scorer.scores([*sequences.values()], self._top_k)

@@ -66,11 +66,12 @@ def find_teacher(
             "Launch with --accelerate zero2 or ddp.",
         )
     _check_prompts(base, teacher, prompts)
-    needed = prompts.longest + int(config.max_completion_length or 0)
+    longest = prompts.longest_of_teacher(base)
+    needed = longest + int(config.max_completion_length or 0)
     if needed > teacher.context:
         raise ConfigError(
             f"The teacher {teacher.name} reads {teacher.context:,} tokens, but the longest prompt "
-            f"({prompts.longest:,}) and a response of {config.max_completion_length:,} have "
+            f"({longest:,}) and a response of {config.max_completion_length:,} have "
             f"{needed:,}",
             "Give a smaller --max_completion_length, sets with a smaller max_tokens, or another "
             "teacher.",

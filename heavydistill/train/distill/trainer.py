@@ -10,6 +10,9 @@ learn them, and rows that repeat themselves up to the limit would have most of t
 response with an id that the tokenizer does not have, which a padded output layer can give and a
 teacher with a smaller one could not read.
 
+With the wording ``none``, the student samples behind prompts without instructions, and the teacher
+scores the same responses behind the prompts of the sets.
+
 Not covered: a check of the weights that vLLM samples from, as in GRPO, because TRL does not ask
 vLLM for log-probabilities here.
 """
@@ -23,9 +26,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from trl import DistillationTrainer
 
 from heavydistill.store.training_record import LEARNT
+from heavydistill.train.rollouts.data import OF_TEACHER
 from heavydistill.train.rollouts.trainer import Batch, SamplingTrainer
 
 
@@ -41,6 +46,8 @@ class DistillTrainer(SamplingTrainer, DistillationTrainer):
 
     def __init__(self, *, cut_to: int | None = None, **options: Any) -> None:
         self._cut_to = cut_to
+        self._of_teacher: tuple[Any, ...] = (None,)
+        """The teacher, and ids and mask that it reads if they are not the student's."""
         super().__init__(**options)
         self._words = len(self._tokenizer)
         self.num_generations_eval = self.args.num_generations_eval
@@ -53,6 +60,7 @@ class DistillTrainer(SamplingTrainer, DistillationTrainer):
             ends = mask.new_tensor([*self.eos_token_ids, self._tokenizer.pad_token_id])
             last = output["completion_ids"].gather(1, mask.sum(dim=1, keepdim=True) - 1)
             learnt = mask * torch.isin(last, ends)
+        output |= self._prompts_of_teacher(inputs)
         is_word = output["completion_ids"] < self._words
         output["completion_ids"] = output["completion_ids"].where(
             is_word, self._tokenizer.pad_token_id
@@ -63,6 +71,32 @@ class DistillTrainer(SamplingTrainer, DistillationTrainer):
         tokens = output["num_items_in_batch"].item()
         self._metrics["train"][LEARNT].append(tokens or math.nan)
         return output
+
+    def _prompts_of_teacher(self, inputs: list[dict[str, Any]]) -> Batch:
+        """Return ids and mask of the prompts that the teacher reads, padded on the left; empty if
+        they are the student's."""
+        if OF_TEACHER not in inputs[0]:
+            return {}
+        prompts = self._prompt_ids([{"prompt": row[OF_TEACHER]} for row in inputs])
+        device = self.accelerator.device
+        rows = [torch.tensor(each, device=device) for each in prompts]
+        masks = [torch.ones_like(each) for each in rows]
+        padding = {"ids": self._tokenizer.pad_token_id, "mask": 0}
+        return {
+            f"{OF_TEACHER}_{name}": pad_sequence(each, True, padding[name], "left")
+            for name, each in (("ids", rows), ("mask", masks))
+        }
+
+    def _get_last_hidden_state(
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, *arguments: Any, **options: Any
+    ) -> torch.Tensor:
+        """Return TRL's hidden states, of the teacher behind its own prompts if it has any."""
+        if model is self._of_teacher[0] and len(self._of_teacher) > 1:
+            _, ids, mask = self._of_teacher
+        states: torch.Tensor = super()._get_last_hidden_state(
+            model, ids, mask, *arguments, **options
+        )
+        return states
 
     def compute_loss(self, *arguments: object, **options: object) -> torch.Tensor:
         """Return TRL's loss, and log no entropy of a micro-batch without a learnt token."""
@@ -76,9 +110,11 @@ class DistillTrainer(SamplingTrainer, DistillationTrainer):
         self, unwrapped_student: torch.nn.Module, inputs: Batch, num_items_in_batch: object
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         models = (unwrapped_student, self.accelerator.unwrap_model(self.teacher_model))
+        inputs = trimmed(inputs)
+        self._of_teacher = (models[1], *_read_by_teacher(inputs))
         with _cut_heads(models, self._cut_to):
             loss: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = super()._compute_loss(
-                unwrapped_student, trimmed(inputs), num_items_in_batch
+                unwrapped_student, inputs, num_items_in_batch
             )
         return loss
 
@@ -94,6 +130,17 @@ def trimmed(inputs: Batch) -> Batch:
         name: value[:, columns[part]] if (part := name.partition("_")[0]) in columns else value
         for name, value in inputs.items()
     }
+
+
+def _read_by_teacher(inputs: Batch) -> list[torch.Tensor]:
+    """Return ids and mask of a micro-batch behind the teacher's prompts; empty without these."""
+    if f"{OF_TEACHER}_ids" not in inputs:
+        return []
+    is_read = inputs[f"{OF_TEACHER}_mask"].any(dim=0)
+    return [
+        torch.cat([inputs[f"{OF_TEACHER}_{name}"][:, is_read], inputs[f"completion_{name}"]], dim=1)
+        for name in ("ids", "mask")
+    ]
 
 
 @contextlib.contextmanager

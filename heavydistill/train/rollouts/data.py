@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.config.run import RunConfig, Verifying
 from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.heavy.cache import without_instructions
 from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.problems.loading import load_fit
 from heavydistill.schema import Problem, from_row
@@ -39,7 +40,14 @@ from heavydistill.store.sets.set_rows import USED, ProblemRow
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate
 from heavydistill.train.grpo.options import GrpoOptions
-from heavydistill.train.rollouts.options import ASK, DELIBERATOR, JOINT, LEAVE_OUT, RolloutOptions
+from heavydistill.train.rollouts.options import (
+    ASK,
+    DELIBERATOR,
+    JOINT,
+    LEAVE_OUT,
+    OF_SETS,
+    RolloutOptions,
+)
 from heavydistill.train.rollouts.problem_rows import PROBLEM_COLUMNS, problem_of, problem_row
 from heavydistill.train.rollouts.resolve import RolloutSettings, context_of
 from heavydistill.verifiers import registry
@@ -50,7 +58,11 @@ if TYPE_CHECKING:
 NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
 UNMEASURED, UNFIT, TOO_LONG, NO_REFERENCE = "unmeasured", "unfit", "too_long", "no_reference"
 REWRITTEN = "left_out_by_rewrite"
-_OF_CACHE = ("prompt", *PROBLEM_COLUMNS, "cache", "stratum", "right", "width", "success")
+OF_TEACHER = "teacher_prompt"
+_OF_CACHE = (
+    *("prompt", *PROBLEM_COLUMNS, "cache", "stratum", "right", "width", "success"),
+    OF_TEACHER,  # in a distillation with the wording ``none``
+)
 _ROUNDING = 1e-9
 _FEWEST_JUDGED = 2  # the same minimum as for a cache
 _Row = dict[str, Any]
@@ -63,7 +75,8 @@ class Prompts:
     train: Dataset
     """Rows with ``prompt`` (a conversation) and the fields of a problem. Caches also have
     ``cache`` (the id), ``stratum``, ``right``, ``width``, ``success`` (null if unmeasured) and,
-    with a ``claims_share``, ``attempts``. Problems have ``domain`` and, if they come from sets,
+    with a ``claims_share``, ``attempts``; in a distillation with the wording ``none``,
+    ``teacher_prompt``. Problems have ``domain`` and, if they come from sets,
     ``success``."""
     lengths: list[int]
     """Number of tokens of each prompt in ``train``, including template and generation prompt."""
@@ -73,6 +86,12 @@ class Prompts:
     def longest(self) -> int:
         """Return the number of tokens of the longest prompt."""
         return max(self.lengths)
+
+    def longest_of_teacher(self, base: BaseCheckpoint) -> int:
+        """Return the number of tokens of the longest prompt that a teacher reads."""
+        if OF_TEACHER not in self.train.column_names:
+            return self.longest
+        return max(map(base.chat.prompt_tokens, self.train[OF_TEACHER]))
 
     @property
     def problems_sha256(self) -> str:
@@ -153,7 +172,7 @@ def read_prompts(
         )
     from datasets import Dataset
 
-    train = Dataset.from_list([{name: row[name] for name in names} for row in rows])
+    train = Dataset.from_list([{name: row[name] for name in names if name in row} for row in rows])
     return Prompts(train, lengths, dict(sorted(left_out.items())))
 
 
@@ -170,7 +189,23 @@ def _rows(
     # Without rewards, caches whose deliberations are all right or all wrong teach too.
     labels = (UNMEASURED,) if config.is_rewarded else (UNMEASURED, NEVER, ALWAYS)
     others = _with_label(sets, labels) if config.unmeasured == ASK else ()
-    return [*read_rows(sets.folder, "rl", "train"), *others]
+    rows = [*read_rows(sets.folder, "rl", "train"), *others]
+    return rows if config.wording == OF_SETS else [_withdrawn(row, config) for row in rows]
+
+
+def _withdrawn(row: _Row, config: RolloutOptions) -> _Row:
+    """Return a prompt without instructions; in a distillation with the teacher's beside it."""
+    *before, turn = row["prompt"]
+    content = without_instructions(turn["content"])
+    if content is None:
+        raise ConfigError(
+            f"wording: the prompt of cache {row['cache']} in {config.dataset_name} does not show "
+            "the attempts right behind the problem, so its instructions cannot be left out",
+            "Build the sets with a prompt that holds {{cache}}, or leave wording out.",
+        )
+    prompt = [*before, {**turn, "content": content}]
+    of_teacher = {} if config.is_rewarded else {OF_TEACHER: row["prompt"]}
+    return {**row, "prompt": prompt, **of_teacher}
 
 
 def _problems(

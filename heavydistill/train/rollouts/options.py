@@ -24,6 +24,7 @@ from heavydistill.train.guards import OFF, WARN, PolicyGuardOptions, check_guard
 
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 ASK, LEAVE_OUT = "ask", "leave_out"
+OF_SETS, NONE = "sets", "none"
 JUDGE_TIMEOUT_S = 120.0
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 # The metric of the last trained role, and a second metric for selecting the best checkpoint.
@@ -60,11 +61,12 @@ class RolloutOptions(PolicyGuardOptions, TrainingOptions):
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = _BOUNDS
     """Smallest and largest values of numbers that TRL does not check; those of guards apart."""
     of_mode: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("max_accuracy", "unmeasured"), DELIBERATOR
+        ("max_accuracy", "unmeasured", "wording", "held_out_none"), DELIBERATOR
     )
     """Keys that have an effect in one mode alone."""
     recorded: ClassVar[Mapping[str, object]] = {
         **{"max_accuracy": None, "unmeasured": LEAVE_OUT, "too_long": "refuse", "held_out": 128},
+        **{"wording": OF_SETS, "held_out_none": False},
         **{**_GUARDS, "guard_evaluation": WARN, "guard_reading": WARN},
     }
     model_options: ClassVar[type | None] = RolloutModelOptions
@@ -110,6 +112,13 @@ class RolloutOptions(PolicyGuardOptions, TrainingOptions):
         "`leave_out`, or `ask` them too, as in the paper; some of them give no signal.",
         LEAVE_OUT,
         ASK,
+    )
+    wording: str = option(
+        OF_SETS,
+        "Deliberator: instructions around the attempts in its prompts: those of the `sets`, or "
+        "`none`. In a distillation, the teacher reads those of the sets.",
+        OF_SETS,
+        NONE,
     )
     too_long: str = option(
         "refuse",
@@ -161,6 +170,11 @@ class RolloutOptions(PolicyGuardOptions, TrainingOptions):
         128,
         "With eval_strategy: maximum number of held-out caches, and of held-out problems; each is "
         "asked num_generations_eval times.",
+    )
+    held_out_none: bool = option(
+        False,
+        "With eval_strategy, deliberator: also ask for deliberations on the held-out caches "
+        "without instructions, and bound what they lose.",
     )
     held_out_from: str | None = option(
         None,
@@ -289,7 +303,12 @@ class RolloutOptions(PolicyGuardOptions, TrainingOptions):
 
     def _refuse_unused(self) -> None:
         """Raise an error if nothing is evaluated, and a key that only evaluations use is set."""
-        names = ("held_out", "held_out_from", *["judge_timeout_s"] * (not self.is_rewarded))
+        names = (
+            "held_out",
+            "held_out_none",
+            "held_out_from",
+            *["judge_timeout_s"] * (not self.is_rewarded),
+        )
         for each in dataclasses.fields(self) if not self.looks_at_held_out else ():
             if each.name in names and (value := getattr(self, each.name)) != each.default:
                 raise ConfigError(

@@ -21,7 +21,7 @@ from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
 from heavydistill.train.distill.served import ServedTeacher
-from heavydistill.train.held_out import GARBLED, HELD_OUT_METRICS, HeldOut, Judge, held_out
+from heavydistill.train.held_out import GARBLED, HELD_OUT_METRICS, NONE, HeldOut, Judge, held_out
 from heavydistill.train.loop import (
     TrainingPlan,
     alarms_of,
@@ -220,6 +220,7 @@ def _held_out(
         prompts.train["text"],
         lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role],
         None if config.mode == THINKER else ReaderTokenizer(base.path),
+        config.held_out_none,
     )
     check_verifiers(
         [row for rows in evaluated.roles.values() for row in rows], settings.verify, folder
@@ -243,7 +244,7 @@ def _room(
     if settings.episodes:
         most = settings.episodes.most_tokens
     room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
-    return {**room, GARBLED: room[DELIBERATOR]}
+    return {**room, **dict.fromkeys((GARBLED, NONE), room[DELIBERATOR])}
 
 
 def summary_of(plan: RolloutPlan[R], generation: str, responses: int) -> list[tuple[str, str]]:

@@ -14,7 +14,9 @@ from set_folders import rewrite
 from students import checkpoint
 from tiny_distill import distill_flags, survives_a_kill
 from trainings import DISTILL, LOOKED_AT, main, run, run_file
+from trl import DistillationTrainer
 
+from heavydistill.heavy.cache import without_instructions
 from heavydistill.store.sets.set_rows import SftRow
 from heavydistill.store.training_record import LEARNT, Launch, read_record
 from heavydistill.train.distill.teacher import find_teacher, load_teacher
@@ -47,6 +49,31 @@ def test_all_caches_of_the_training_split_are_asked_whatever_is_right(sets, tmp_
     assert len({*asked}) > len(rows(sets, "rl", "train"))
     measured = prepare(arguments(sets, tmp_path / "out", unmeasured="leave_out"))
     assert len(measured.prompts.train) == len(rows(sets, "rl", "train"))
+
+
+def test_the_teacher_reads_instructions_that_the_student_does_not(sets, tmp_path, monkeypatch):
+    keys = {"wording": "none", "max_completion_length": 8, "max_steps": 1}
+    plan = prepare(arguments(sets, tmp_path / "out", **keys))
+    given = {row["id"]: row["prompt"] for row in rows(sets, "caches")}
+    for row in plan.prompts.train:
+        (theirs,), (own,) = row["teacher_prompt"], row["prompt"]
+        assert theirs["content"] == given[row["cache"]]
+        assert own["content"] == without_instructions(theirs["content"])
+    read: dict[bool, list[str]] = {True: [], False: []}
+    own_states = DistillationTrainer._get_last_hidden_state
+
+    def states(made: Any, model: Any, ids: Any, mask: Any, *others: Any, **options: Any) -> Any:
+        is_teacher = model is made.accelerator.unwrap_model(made.teacher_model)
+        read[is_teacher] += made.processing_class.batch_decode(ids)
+        return own_states(made, model, ids, mask, *others, **options)
+
+    monkeypatch.setattr(DistillationTrainer, "_get_last_hidden_state", states)
+    with VerdictPool(plan.settings.verify) as pool:
+        new_trainer(plan, pool).train()
+    assert len(read[True]) == len(read[False]) == 2
+    for theirs, own in zip(read[True], read[False], strict=True):
+        assert "Below are a problem" in theirs and "Below are a problem" not in own
+        assert theirs.partition("End of attempts")[2][-20:] == own[-20:]
 
 
 _TEACHING = ("unmeasured", "never_right", "always_right")

@@ -17,6 +17,7 @@ from trl import DistillationTrainer
 from heavydistill.store.training_record import LEARNT
 from heavydistill.train.distill.trainer import DistillTrainer
 from heavydistill.train.rollouts import vllm
+from heavydistill.train.rollouts.data import OF_TEACHER
 from heavydistill.train.rollouts.trainer import SamplingTrainer
 
 PROMPT, COMPLETION = 24, 20
@@ -55,22 +56,29 @@ def divergence(student: list[float], teacher: list[float], beta: float) -> float
 
 
 def plain_loss(
-    made: Any, inputs: dict[str, torch.Tensor], beta: float, words: int, temperature: float = 1.0
+    made: Any,
+    inputs: dict[str, torch.Tensor],
+    beta: float,
+    words: int,
+    temperature: float = 1.0,
+    of_teacher: list[list[int]] | None = None,
 ) -> float:
     """The mean over the learnt tokens, by loops over rows, tokens and words."""
     total = tokens = 0.0
     for row, (prompt, completion) in enumerate(LENGTHS):
         if row == CUT_OFF:
             continue
-        ids = inputs["prompt_ids"][row, PROMPT - prompt :].tolist()
-        ids += inputs["completion_ids"][row, :completion].tolist()
+        mine = inputs["prompt_ids"][row, PROMPT - prompt :].tolist()
+        theirs = of_teacher[row] if of_teacher else mine
+        said = inputs["completion_ids"][row, :completion].tolist()
+        pairs = (made.model, mine), (made.teacher_model, theirs)
         with torch.no_grad():
-            mine, theirs = (
-                distributions(model.float(), ids, words, temperature).tolist()
-                for model in (made.model, made.teacher_model)
-            )
-        for at in range(prompt - 1, prompt + completion - 1):
-            total, tokens = total + divergence(mine[at], theirs[at], beta), tokens + 1
+            found = [
+                distributions(model.float(), [*ids, *said], words, temperature)[len(ids) - 1 : -1]
+                for model, ids in pairs
+            ]
+        for one, other in zip(*(each.tolist() for each in found), strict=True):
+            total, tokens = total + divergence(one, other, beta), tokens + 1
     return total / tokens
 
 
@@ -91,6 +99,20 @@ def test_the_loss_is_that_of_plain_loops(made, beta, temperature):
     words = made.model.config.vocab_size
     assert loss > 0.1
     assert loss == pytest.approx(plain_loss(made, inputs, beta, words, temperature), abs=1e-5)
+
+
+def test_a_teacher_may_read_another_prompt_than_the_student(made):
+    prompts = [[30 + row, *range(100, 104 + 5 * row)] for row in range(len(LENGTHS))]
+    texts = [{OF_TEACHER: ids} for ids in prompts]
+    made._prompt_ids = lambda rows: [row["prompt"] for row in rows]
+    made.beta, made.temperature = 1.0, 1.0
+    inputs, words = micro_batch(), made.model.config.vocab_size
+    other = {**inputs, **made._prompts_of_teacher(texts)}
+    loss = made.compute_loss(made.model, other).item()
+    assert loss == pytest.approx(plain_loss(made, inputs, 1.0, words, 1.0, prompts), abs=1e-5)
+    assert abs(loss - plain_loss(made, inputs, 1.0, words)) > 0.01
+    again = made.compute_loss(made.model, inputs).item()
+    assert again == pytest.approx(plain_loss(made, inputs, 1.0, words), abs=1e-5)
 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0, 0.3])

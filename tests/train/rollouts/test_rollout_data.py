@@ -88,6 +88,18 @@ def unmeasured(folder: Path, *rights: int) -> Path:
     return folder
 
 
+def test_instructions_are_left_out_of_prompts_or_the_layout_is_refused(tmp_path):
+    shown = "==== Problem\n2*3?\n==== Attempt 1\n6\n==== Attempt 2\n5\n==== End of attempts"
+    prompts = [f"Compare.\n{shown}\nWhich?", "2*3? Attempts: 6, 5"]
+    turns = [[{"role": "user", "content": each}] for each in prompts]
+    sets = with_rows(tmp_path / "sets", *({"cache": f"c{n}", "prompt": turns[0]} for n in range(4)))
+    withdrawn = found(sets, tmp_path, wording="none").train["prompt"]
+    assert [turn["content"] for (turn,) in withdrawn] == [shown] * 4
+    assert found(sets, tmp_path).train["prompt"] == [turns[0]] * 4
+    rewrite(sets, "rl", lambda row: [{**row, "prompt": turns[1]}])
+    assert "right behind the problem" in refused(sets, tmp_path, wording="none")
+
+
 def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path):
     sets = unmeasured(tmp_path / "sets", 0, 1, 2)
     message = refused(sets, tmp_path)
