@@ -85,6 +85,7 @@ class ServeConfig(RunConfig):
         starts = self.endpoint.start_vllm or (apart and apart.start_vllm)
         without = {
             "pools": self.pools,
+            "several thinkers": len(self.attempts_by_thinker) > 1,
             "judge": self.judge,
             "budget": self.budget,
             "a deliberate.task other than deliberate": self.deliberate.task != "deliberate",
