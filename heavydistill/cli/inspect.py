@@ -94,7 +94,6 @@ def print_figures(folder: Path, console: Console) -> None:
     from heavydistill.metrics.crossing import CROSSING, read_crossing
     from heavydistill.report import comparison
     from heavydistill.report.controls import print_controlled, print_headline
-    from heavydistill.report.mixing import print_mixing
     from heavydistill.report.page.runs import figures, find
     from heavydistill.report.summary import print_summary
 
@@ -111,7 +110,7 @@ def print_figures(folder: Path, console: Console) -> None:
         print_lines(filter(None, [source.unfinished]), console)
         found = figures(source, read_files(source.files))
         print_summary(found.summary, console, full=True)
-        print_mixing(found.mixing, console, full=True)
+        comparison.print_mixing(found.mixing, console, full=True)
     if controlled:
         print_controlled(controlled, console)
 

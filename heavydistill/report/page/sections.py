@@ -26,7 +26,7 @@ from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
 from heavydistill.report import comparison as compared
 from heavydistill.report import controls as controlled
 from heavydistill.report import grid as grids
-from heavydistill.report import mixing, steps
+from heavydistill.report import steps
 from heavydistill.report import summary as run
 from heavydistill.report.grid import Grid, Line, Value, counted, difference, listed, marked, share
 from heavydistill.report.page import plots
@@ -224,7 +224,6 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {"lines": lines, "column_classes": column_classes, "narrow": narrow}
     made.globals |= {"plots": plots, "summary": run, "steps": steps, "compared": compared}
-    made.globals |= {"mixing": mixing}
     made.globals |= {"controlled": controlled, "headline": _headline, "metric_names": NAMES}
     made.globals |= {"facts": _facts, "named": _named, "points": _points, "rates": _rates}
     made.globals |= {
