@@ -57,6 +57,7 @@ from heavydistill.metrics.controls import (
     FOREIGN,
     GARBLED,
     NAMES,
+    OUTPUTS,
     PLANTED,
     SKILL,
     WORDINGS,
@@ -74,7 +75,7 @@ from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
-from heavydistill.run.pools import refuse_control
+from heavydistill.run.pools import refuse_control, run_behind
 from heavydistill.run.result import all_traces
 from heavydistill.skill.prompt import for_reader
 from heavydistill.store.atomic import new_folder, refuse_taken
@@ -378,7 +379,11 @@ def control_names(given: str | Iterable[str], config: RunConfig) -> list[str]:
     """
     names = _listed(given)
     if _ALL in names:
-        return [name for name in NAMES if name != CHAIN or not config.pools]
+        behind = run_behind(config)
+        left_out = {CHAIN} if config.pools else set()
+        if not (behind and behind.think.tools.python):
+            left_out.add(OUTPUTS)
+        return [name for name in NAMES if name not in left_out]
     if unknown := sorted({*names} - {*NAMES}):
         raise ConfigError(
             f"--controls: unknown control {unknown[0]!r}",

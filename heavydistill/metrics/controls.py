@@ -62,6 +62,7 @@ CONTROLS = "controls.json"
 ALONE, CHAIN, CHOOSE, SKILL = "alone", "chain", "choose", "skill"
 GARBLED, FOREIGN, TRANSPLANT = "garbled", "foreign", "transplant"
 EMPTY, ANSWERS, STEPS, PLANTED = "empty", "answers", "steps", "planted"
+OUTPUTS = "outputs"
 NAMES = {
     ALONE: "no attempts",
     CHAIN: "one long chain of the thinker",
@@ -72,11 +73,12 @@ NAMES = {
     EMPTY: "the attempts have no text",
     ANSWERS: "the attempts' final boxes alone",
     STEPS: "the attempts without final boxes",
+    OUTPUTS: "the attempts' code printed other values",
     PLANTED: "right attempts, some with the same wrong step",
     SKILL: "one model does the whole protocol in one context",
 }
 ATTEMPT = "attempt"
-PARTIAL = (GARBLED, FOREIGN, TRANSPLANT, EMPTY, ANSWERS, STEPS, PLANTED)
+PARTIAL = (GARBLED, FOREIGN, TRANSPLANT, EMPTY, ANSWERS, STEPS, OUTPUTS, PLANTED)
 FALLS, RISES = "falls", "rises"
 """Transplants that took right attempts out, and that put one in."""
 WORDINGS = ("thinker", "deliberator")
