@@ -502,7 +502,8 @@ def _other_wording(evaluated: generate.Plan, level: Level) -> ControlRun:
     try:
         worded = [at_level(level, each, config.language, config.prompts) for each in domains]
     except ConfigError as error:
-        return ControlRun(name, config, f"Not asked: {error.what}", not_asked=error.what)
+        does = f"Not asked: {error.what}"
+        return ControlRun(name, reading_pools(config), does, not_asked=error.what)
     prompts = config.prompts.model_copy(update={"deliberator": worded[0].text})
     run = evaluated.run.with_config(prompts=prompts)
     generate.check_room(run, evaluated.problems, asks=evaluated.contact is not None)

@@ -152,30 +152,18 @@ def held_out(
         else [],
     }
     if reader:
-        manifest = read_manifest(folder)
-        settings = [manifest.build, *(run.config for run in manifest.runs)]
-        own = [OwnPrompts.saved(each.get("prompts", {})) for each in settings]
-        prompts = {
-            cache.id: _garbled(problems[cache.problem], cache, attempts, reader, own)
-            for cache in kept[:_MOST_GARBLED]
-        }
-        of_roles[GARBLED] = [
-            {**problem_row(problems[cache.problem], prompt), "cache": cache.id}
-            for cache in kept
-            if (prompt := prompts.get(cache.id))
-        ]
+        of_roles[GARBLED] = _garbled_rows(folder, kept, problems, attempts, reader)
     if has_none:
-        bare = ((cache, without_instructions(cache.prompt)) for cache in kept)
         of_roles[NONE] = [
             {**problem_row(problems[cache.problem], prompt), "cache": cache.id}
-            for cache, prompt in bare
-            if prompt
+            for cache in kept
+            if (prompt := without_instructions(cache.prompt))
         ]
     _refuse_learnt(folder, of_roles, learnt)
     fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
     too_long = sum(len(of_roles[role]) - len(fitting[role]) for role in (DELIBERATOR, THINKER))
     fit = {row["cache"] for row in fitting[DELIBERATOR]}
-    for role in {GARBLED, NONE} & fitting.keys():
+    for role in _OF_CHANGED.keys() & fitting.keys():
         fitting[role] = [row for row in fitting[role] if row["cache"] in fit]
     return HeldOut(fitting, sum(cache.drawn for cache in kept), too_long)
 
@@ -245,6 +233,23 @@ def _refuse_learnt(
             "Give a folder with other problems, or leave held_out_from out if dataset_name is "
             "given.",
         )
+
+
+def _garbled_rows(
+    folder: Path,
+    caches: Sequence[CacheRow],
+    problems: Mapping[str, ProblemRow],
+    attempts: Mapping[str, TrajectoryRow],
+    reader: Reader,
+) -> list[Row]:
+    manifest = read_manifest(folder)
+    settings = [manifest.build, *(run.config for run in manifest.runs)]
+    own = [OwnPrompts.saved(each.get("prompts", {})) for each in settings]
+    return [
+        {**problem_row(problems[cache.problem], prompt), "cache": cache.id}
+        for cache in caches[:_MOST_GARBLED]
+        if (prompt := _garbled(problems[cache.problem], cache, attempts, reader, own))
+    ]
 
 
 def _garbled(

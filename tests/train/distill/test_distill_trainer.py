@@ -321,6 +321,7 @@ def test_an_adapter_reaches_vllm_whole_beside_a_base_that_stays(tmp_path, monkey
 
 
 PRIVATE = (
+    "_get_last_hidden_state",
     "_compute_loss",
     "_generate_and_score_completions",
     "_generate_single_turn",
