@@ -59,6 +59,7 @@ sections = {
     "Guides": [
         "guides/generate",
         "guides/prompts",
+        "guides/tools",
         "guides/verifiers",
         "guides/own-verifier",
         "guides/plugins",

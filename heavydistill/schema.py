@@ -84,6 +84,9 @@ Failure = Literal[
     "not_in_journal",
     "interrupted",
 ]
+# What ended the turns of a model with tools: its answer, or the limit of turns with calls, of
+# tokens, or of the time of its tools. The result of a call that a limit ended has it as error.
+Stopped = Literal["answer", "rounds", "tokens", "time"]
 Stratum = Literal["all-right", "majority-right", "tie", "minority-right", "all-wrong"]
 Outcome = Literal["kept", "rescued", "emergent", "overturned", "lost"]
 # Why a trajectory is not in a cache: it failed, was cut off, has no answer text, or was not
@@ -262,12 +265,8 @@ class Generation:
 
     def __post_init__(self) -> None:
         if turns := _turns(self.turns_json):
-            own = [turn for turn in turns if turn.role == "assistant"]
-            words = [text for turn in own for text in (turn.thinking, turn.text)]
-            is_answered = turns[-1].role == "assistant" and not turns[-1].calls
-            answer_text = words.pop() if is_answered else ""
-            object.__setattr__(self, "answer_text", answer_text)
-            object.__setattr__(self, "reasoning", "\n\n".join(filter(None, words)))
+            for name, text in words_of(turns).items():
+                object.__setattr__(self, name, text)
 
     @property
     def turns(self) -> list[Turn]:
@@ -280,6 +279,15 @@ class Generation:
             error=self.error,
         )
         return _turns(self.turns_json) or [only]
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """What ended the turns: an answer, or a limit; None if the request failed."""
+        if self.finish_reason == "error":
+            return None
+        limits: dict[str | None, Stopped] = {"rounds": "rounds", "time": "time"}
+        cut_off: Stopped = "tokens" if self.finish_reason == "length" else "answer"
+        return limits.get(self.turns[-1].error, cut_off)
 
     @property
     def unusable_because(self) -> LeftOutReason | None:
@@ -336,7 +344,7 @@ class CacheItem:
     """One attempt in a cache, with a record of how it was cut."""
 
     generation: str  # id of the trajectory, or of the deliberation of an earlier round
-    mode: str  # pruning mode of the text
+    mode: str  # pruning mode of the text, and whether outputs or code of its cells were cut
     tokens_before: int  # tokens of the uncut text, in the reader's tokenizer
     tokens_after: int  # tokens of the text in the cache
     sha256: str  # hash of the text in the cache
@@ -449,6 +457,15 @@ def content_id(prefix: str, *parts: object) -> str:
     """Id of the form ``prefix_`` and 16 hex digits of the SHA-256 of the parts as JSON."""
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     return f"{prefix}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def words_of(turns: Sequence[Turn]) -> dict[str, str]:
+    """The ``reasoning`` and ``answer_text`` of a generation with these turns."""
+    own = [turn for turn in turns if turn.role == "assistant"]
+    words = [text for turn in own for text in (turn.thinking, turn.text)]
+    is_answered = turns[-1].role == "assistant" and not turns[-1].calls
+    answer_text = words.pop() if is_answered else ""
+    return {"reasoning": "\n\n".join(filter(None, words)), "answer_text": answer_text}
 
 
 def turns_as_json(turns: Sequence[Turn]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from heavydistill.cli.flags import OtherBenchmark, RunFile, run_config, run_flags, with_flags
 from heavydistill.config.models import Capabilities, Endpoint
-from heavydistill.config.run import RunConfig
+from heavydistill.config.run import RunConfig, Tools
 from heavydistill.errors import TeacherError, UserError
 from heavydistill.models import capabilities, registry
 from heavydistill.models.contact import ServerProbe
@@ -28,6 +29,7 @@ from heavydistill.models.tokenizer import (
     ServerTokenizer,
 )
 from heavydistill.report.terminal import plain, print_command, print_table, say, table
+from heavydistill.sandbox.session import SessionLimits, require_sessions
 
 if TYPE_CHECKING:
     from heavydistill.doctor import Finding
@@ -102,7 +104,12 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     folders = [out.parent, Path(config.journal or out.parent / "journal")]
     files = [file for name in models if (file := registry.profile_file(name))]
     examined = machine.look(endpoint, folders, files)
+    tool, think = config.think.tools.python, config.think.model_copy(update={"tools": Tools()})
+    config = config.model_copy(update={"think": think})  # how tools are called is not known yet
     try:
+        if tool:
+            sandboxing = config.verify.sandbox
+            require_sessions(SessionLimits.of(tool, sandboxing), config.processes, sandboxing)
         config = resolve(config, contact).config
         examined.append(_tokenizer(models[roles[1]], config.endpoint))
         if number:
@@ -113,6 +120,7 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     for name, profile in models.items():
         context = capabilities.context_of(profile, endpoint, endpoint)
         patient = _patient(name, profile, config, context)
+        patient = replace(patient, tools=tool is not None and name == roles[0])
         if profile.kind == "local":
             answers = machine.listen(profile, patient.samplings[0], patient.prompt)
             yield f"{name}, in this process", list(answers), ""

@@ -41,7 +41,8 @@ Verb = Callable[..., None]
 class Flag:
     """The flag of a configuration key; a mapping's flag accepts ``key=value,...`` or YAML.
 
-    The flag of a section accepts one ``KEY=VALUE``, and may be repeated.
+    The flag of a section accepts one ``KEY=VALUE``, or the name of a section in it, and may be
+    repeated.
     """
 
     key: str  # dotted key of the configuration
@@ -70,7 +71,7 @@ def flags_of(keys: str, group: str | None = None) -> list[Flag]:
 _RUN_FLAGS = (
     *flags_of("problems.source=problems pools problems.limit problems.columns", "Problems"),
     *flags_of("problems.verifier problems.verifier_args", "Problems"),
-    *flags_of("think.k deliberate.d deliberate.rounds seed", "Sampling"),
+    *flags_of("think.k think.tools deliberate.d deliberate.rounds seed", "Sampling"),
     *flags_of("teacher thinker deliberator system judge.model=judge prompts=prompt", "Models"),
     *flags_of("endpoint.base_url=endpoint endpoint.start_vllm endpoint.tokenizer", "Models"),
     *flags_of("endpoint.extra_body", "Models"),
@@ -157,8 +158,14 @@ def with_flags(
             for flag in flags:
                 if (value := given.pop(flag.parameter)) is not None:
                     field = _field(section, flag.key)
-                    if section_in(field.annotation):
-                        given_keys = (parse_assignment(each, flag.option) for each in value)
+                    if inner := section_in(field.annotation):
+                        names = _subsections(inner)
+                        given_keys = (
+                            (f"{each}.", None)
+                            if each in names
+                            else parse_assignment(each, flag.option)
+                            for each in value
+                        )
                         keys |= {f"{flag.key}.{key}": file for key, file in given_keys}
                         continue
                     is_mapping = get_origin(field.annotation) is dict
@@ -222,8 +229,9 @@ def _keys(section: type[Any], flags: set[str]) -> Mapping[str, list[tuple[str, s
 def _parameter(flag: Flag, field: FieldInfo) -> inspect.Parameter:
     option = typer.Option(flag.option, help=_help(field), rich_help_panel=flag.group)
     kind = _type(field.annotation)
-    if section_in(kind):
-        kind, option.metavar = list[str], "KEY=VALUE"
+    if inner := section_in(kind):
+        option.metavar = "|".join(_subsections(inner)) or "KEY=VALUE"
+        kind = list[str]
     if flag.needed:
         return _keyword(flag.parameter, Annotated[kind, option], inspect.Parameter.empty)
     return _keyword(flag.parameter, Annotated[Union[kind, None], option])  # noqa: UP007
@@ -235,6 +243,11 @@ def _help(field: FieldInfo) -> str:
     if isinstance(field.default, (int, float, str)) and field.default not in (False, ""):
         text += f" [default: {field.default}]"
     return text
+
+
+def _subsections(section: type[Any]) -> list[str]:
+    """Return the sections in a section, which a flag may give by name alone, with its defaults."""
+    return [name for name, field in section.model_fields.items() if section_in(field.annotation)]
 
 
 def _keyword(name: str, annotation: object, default: object = None) -> inspect.Parameter:

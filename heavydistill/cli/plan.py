@@ -98,6 +98,7 @@ def print_warnings(plan: Plan, console: Console) -> None:
     if plan.changed:
         keys = ", ".join(f"{key} {was}, now {now}" for key, (was, now) in plan.changed.items())
         lines += [f"{plan.folder} holds a run with {keys}; it is replaced at the end"]
+    lines += _warnings_of_tools(plan)
     lines += _lines_on_unfit(list(plan.unfit.values()))
     kinds = {problem.verifier for problem in plan.problems}
     for reason in unavailable(kinds, plan.config.verify):
@@ -125,6 +126,21 @@ def _warnings_of_prompts(plan: Plan) -> Iterator[str]:
             f"asks it with {' and '.join(prompts.asked)}, which it has not learnt."
         )
         yield f"Its figures can be far below those with the prompts that it knows: {prompts.fix}"
+
+
+def _warnings_of_tools(plan: Plan) -> Iterator[str]:
+    """Yield a warning if the trajectories cannot all have an interpreter at once."""
+    from heavydistill.sandbox.session import SessionLimits, room_for_sessions
+
+    config = plan.config
+    if tool := config.think.tools.python:
+        room = room_for_sessions(SessionLimits.of(tool, config.verify.sandbox))
+        if room < len(plan.problems) * config.think.k:
+            yield (
+                f"{room:,} trajectories can have an interpreter at once, by the memory of this "
+                f"machine and verify.sandbox.memory_mb {config.verify.sandbox.memory_mb}; others "
+                "wait for one."
+            )
 
 
 def _warnings_of_pools(pools: PoolsOfRun, control: str) -> Iterator[str]:

@@ -113,6 +113,9 @@ class Capabilities(Section):
     seed: Literal["honoured", "ignored", "refused", "forced", "unknown"] = "unknown"
     """Effect of a seed: honoured (the same text again), ignored, refused with an error, or forced
     (the same text for every seed)."""
+    tools: Literal["server", "fence", "none", "unknown"] = "unknown"
+    """Ways in which the model can call a tool: by the server's tool calls (``server``), by a block
+    of code at whose end the server stops (``fence``), or ``none``."""
     checked: str = ""
     """Time and model of the measurement, and its file."""
 

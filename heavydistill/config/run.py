@@ -38,7 +38,7 @@ Language = Literal["en", "zh"]
 Task = Literal["deliberate", "choose", "think", "skill"]
 _ATTEMPTS = (
     *("own", "none", "garbled", "foreign", "transplant"),
-    *("empty", "answers", "steps", r"planted-[1-9]\d{0,3}"),
+    *("empty", "answers", "steps", "outputs", r"planted-[1-9]\d{0,3}"),
 )
 _NAMED = ", ".join(_ATTEMPTS[:-1])
 Attempts = Annotated[
@@ -145,6 +145,40 @@ class Verifying(Section):
     """Python files with your own verifiers, which problems name by their ``name``."""
 
 
+class PythonTool(Section):
+    """Python interpreter in the sandbox, one for each trajectory, whose state lasts; see
+    ``heavy.tools``."""
+
+    calls: Literal["server", "fence"] | None = None
+    """Form of a call: the server's own tool calls (``server``), or a block of code in the text
+    (``fence``) (default: what `heavydistill doctor` found; ``fence`` for a model in this
+    process)."""
+    rounds: int = Field(default=50, ge=1, le=1000)
+    """Maximum number of turns with calls in a trajectory."""
+    seconds: float = Field(default=10.0, gt=0)
+    """Maximum processor time of a cell, in seconds."""
+    total_seconds: float = Field(default=120.0, gt=0)
+    """Maximum time of all cells of a trajectory, in seconds."""
+    output: int = Field(default=4000, ge=100)
+    """Maximum number of bytes of a cell's output that the model reads; the middle of a longer one
+    is left out."""
+
+    @model_validator(mode="after")
+    def _time_for_a_cell(self) -> PythonTool:
+        if self.total_seconds < self.seconds:
+            raise ValueError(
+                f"total_seconds {self.total_seconds:g} is less than seconds {self.seconds:g}. "
+                "Raise it, or lower seconds."
+            )
+        return self
+
+
+class Tools(Section):
+    """Tools that a thinker may call."""
+
+    python: PythonTool | None = None
+
+
 class Think(Section):
     """The first stage: K independent trajectories for each problem."""
 
@@ -154,6 +188,8 @@ class Think(Section):
     min_k: int = Field(default=2, ge=1)
     """Minimum number of usable trajectories that a problem needs for deliberation."""
     sampling: SamplingChoice = SamplingChoice()
+    tools: Tools = Tools()
+    """Tools that the thinker may call while it answers: python."""
 
 
 class CacheChoice(Section):
@@ -171,7 +207,8 @@ class CacheChoice(Section):
     """Attempts that the cache shows: the pool's ``own``, or those of a control: ``none``,
     ``garbled`` (with other values), ``foreign`` (at another problem), ``transplant`` (right ones
     exchanged for wrong ones, or the reverse), ``empty`` (without text), ``answers`` (the final
-    boxes alone), ``steps`` (without them) or ``planted-N`` (right ones, N of them with one wrong
+    boxes alone), ``steps`` (without them), ``outputs`` (what their code printed replaced by other
+    values) or ``planted-N`` (right ones, N of them with one wrong
     step in common). Controls need ``pools``."""
     budget_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of prompt tokens (default: what the deliberator's context allows, up to
@@ -385,6 +422,7 @@ class RunConfig(Section):
         is_set = {
             "thinker": self.thinker is not None,
             "think.sampling": self.think.sampling != SamplingChoice(),
+            "think.tools": self.think.tools != Tools(),
             "problems (except problems.limit)": of_source != Problems(),
         }
         if not self.deliberate.d:

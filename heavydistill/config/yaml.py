@@ -102,7 +102,8 @@ def load(
     """Read a section from a file and dotted keys.
 
     ``overrides`` (e.g. ``{"think.k": 16}``) take precedence over the file, and the file over
-    ``preset``, which has keys as in a file.
+    ``preset``, which has keys as in a file. A key that ends with a dot is a section, which is added
+    with its defaults unless it is there.
 
     Raises:
         ConfigError: The file does not exist or is not YAML, keys are unknown, or values are
@@ -121,7 +122,8 @@ def load(
                 )
             inner[parent] = dict(below)  # a copy, because it may be the caller's
             inner = inner[parent]
-        inner[last] = value
+        if last:
+            inner[last] = value
     return parse(section, tree, path or "", given=overrides or {})
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.doctor import Finding, Result
+from heavydistill.doctor.tool_calls import way_of_calls
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.capabilities import SET_IT, Context
@@ -37,7 +38,7 @@ from heavydistill.models.http.replies import Redactor, retry_after
 from heavydistill.models.http.scoring import PromptScorer, Scored, TokenScores, most_top
 from heavydistill.models.http.transport import submit
 from heavydistill.models.profiles import Profile
-from heavydistill.models.request import Response, user_turn
+from heavydistill.models.request import Message, Response, user_turn
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS
 
 # The answer needs more tokens than any request allows, with or without thinking, so the response is
@@ -77,6 +78,7 @@ class ExaminedModel:
     context: Context  # Context, as known without asking the server
     prompt: str  # Prompt of a thinker with a problem that needs little thinking
     cache_tokens: int = 0  # Budget of a cache in the run; 0 if the model reads none, or is unknown
+    tools: bool = False  # Whether it may call tools in the run
     parser: str | None = None  # vLLM's reasoning parser for the model, if any
     hosted: bool = False  # Whether a provider serves it, so that the user cannot restart the server
 
@@ -141,6 +143,7 @@ class Examination:
         checks: tuple[Callable[[], Finding], ...] = (
             *(self._context, self._length, self._output, self._parameters, self._finish),
             *(self._thinking, self._stream, self._usage, self._samples, self._scores, self._seed),
+            *((self._tools,) if patient.tools else ()),
             *((self._long_prompt,) if patient.cache_tokens else ()),
         )
         try:
@@ -188,7 +191,9 @@ class Examination:
 
     def _answer(self, body: dict[str, object], most_tokens: int) -> Answer:
         ends = self._seen.get("finish_reasons")
-        completion = ChatCompletion(most_tokens=most_tokens, redact=self._redact, ends=ends)
+        completion = ChatCompletion(
+            most_tokens=most_tokens, redact=self._redact, ends=ends, has_tools="tools" in body
+        )
         submit(self._client.transport.ask(self._url, body, completion)).result()
         choices = completion.choices(self._profile.think_tags, 0.0)
         if not choices:
@@ -487,6 +492,14 @@ class Examination:
                 "seed", "ok", "the same text for the same seed, and another text for another seed"
             )
         return Finding("seed", "ok", "without effect: samples differ, and cannot be repeated")
+
+    def _tools(self) -> Finding:
+        def ask(messages: list[Message], parameters: dict[str, Any]) -> Response | str:
+            answer = self._send("", self._enough, {"messages": messages, **parameters})
+            return answer.refusal or answer.choices[0]
+
+        self._seen["tools"], finding = way_of_calls(ask)
+        return finding
 
     def _scores(self) -> Finding:
         """Whether the server can be the teacher of a distillation, which no run needs."""

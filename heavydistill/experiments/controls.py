@@ -13,6 +13,7 @@ an id of its own:
     answers     the last box of each attempt alone; attempts without one have no text
     steps       the same attempts without boxes, and without lines that hold nothing else; a value
                 of a step stays without its box
+    outputs     the same attempts, whose code printed other values; code and answers stay
     planted-N   right attempts, N of them with the same wrong step (see ``perturbation.plant``),
                 which they carry on to their final answer
 
@@ -22,9 +23,9 @@ It comes from the problems nearby in the run, of another stratum if there is non
 without the right answer if possible. A transplant takes wrong attempts from the pool, those that no
 cache shows before the others, and repeats them if they are too few. A wrong step is planted where
 every attempt of the pool is usable, one is right and there is one round; the N attempts are copies,
-of one whose steps are all true if there is one. Transplanted
-attempts, those of ``answers`` and right ones beside planted ones keep their verdicts; the others
-have none and are judged.
+of one whose steps are all true if there is one. Transplanted attempts, those with other outputs,
+those of ``answers`` and right ones beside planted ones keep their verdicts; the others have none
+and are judged.
 
 Not covered: deliberations as attempts of a later round, which the control writes itself.
 """
@@ -47,7 +48,14 @@ from heavydistill.experiments.perturbation import (
     without_boxes,
 )
 from heavydistill.heavy.voting import stratum
-from heavydistill.schema import Problem, Trace, Trajectory, Verdict, content_id
+from heavydistill.schema import (
+    Problem,
+    Trace,
+    Trajectory,
+    Verdict,
+    content_id,
+    turns_as_json,
+)
 from heavydistill.text.steps import read_steps
 
 _NEARBY = 256  # number of traces that are in memory at once, at most twice
@@ -79,15 +87,15 @@ def _garbled(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
     pool, are_others = list(trace.pool), []
     for place, old in enumerate(trace.pool):
         if old.unusable_because is None:
-            reasoning, answer_text = garble(
-                [old.reasoning, old.answer_text],
+            *texts, answer_text = garble(
+                _words_of(old),
                 f"{_seed(trace)}\x1f{old.id}",
                 answer=old.extracted or "",
                 right=right,
                 options=options,
                 problem=trace.problem.text,
             )
-            new = _with_texts(old, reasoning, answer_text)
+            new = _with_words(old, [*texts, answer_text])
             pool[place] = old if new == old else _instead(old, new, verdict=None)
             final = final_box(old.answer_text)
             if old.id in ids and (final or old.extracted is not None):
@@ -159,6 +167,24 @@ def _cut(
     return pool if trace.caches and (any(shown) or not needs_box) else None
 
 
+def _other_outputs(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
+    """The pool with other values in the outputs of its code; None if the caches show none."""
+    ids, pool, is_shown = _shown(trace), list(trace.pool), False
+    for place, old in enumerate(trace.pool):
+        outputs = [turn.text for turn in old.turns if turn.role == "tool"]
+        if old.unusable_because is None and outputs:
+            seed = f"{_seed(trace)}\x1f{old.id}"
+            texts = iter(garble(outputs, seed, problem=trace.problem.text))
+            turns = [
+                dataclasses.replace(turn, text=next(texts)) if turn.role == "tool" else turn
+                for turn in old.turns
+            ]
+            new = dataclasses.replace(old, turns_json=turns_as_json(turns))
+            pool[place] = _instead(old, new, old.verdict)
+            is_shown |= new != old and old.id in ids
+    return pool if trace.caches and is_shown else None
+
+
 def _planted(trace: Trace, nearby: Sequence[Trace], shared: int) -> Pool | None:
     """Right attempts, ``shared`` of those that are shown with one wrong step; None if no right
     attempt has steps, or so many are not shown, or caches of several rounds show them."""
@@ -193,7 +219,28 @@ _REPLACED: dict[str, Callable[[Trace, Sequence[Trace]], Pool | None]] = {
     "empty": functools.partial(_cut, kept=lambda _: "", needs_box=False),
     "answers": functools.partial(_cut, kept=box_alone),
     "steps": functools.partial(_cut, kept=without_boxes),
+    "outputs": _other_outputs,
 }
+
+
+def _words_of(one: Trajectory) -> list[str]:
+    """The texts of all turns with the code of calls; the answer text is the last."""
+    return [
+        text
+        for turn in one.turns
+        for text in (*(call.arguments for call in turn.calls), turn.thinking, turn.text)
+    ]
+
+
+def _with_words(old: Trajectory, words: Sequence[str]) -> Trajectory:
+    """The trajectory with other texts in the places of ``_words_of``."""
+    if not old.turns_json:
+        return _with_texts(old, *words)
+    rest, turns = iter(words), []
+    for turn in old.turns:
+        calls = [dataclasses.replace(call, arguments=next(rest)) for call in turn.calls]
+        turns.append(dataclasses.replace(turn, calls=calls, thinking=next(rest), text=next(rest)))
+    return dataclasses.replace(old, turns_json=turns_as_json(turns))
 
 
 def _with_texts(old: Trajectory, reasoning: str, answer_text: str) -> Trajectory:

@@ -64,6 +64,7 @@ from heavydistill.metrics.controls import (
     FOREIGN,
     GARBLED,
     NAMES,
+    OUTPUTS,
     PLANTED,
     SKILL,
     WORDING,
@@ -84,7 +85,7 @@ from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
-from heavydistill.run.pools import refuse_control
+from heavydistill.run.pools import refuse_control, run_behind
 from heavydistill.run.result import all_traces
 from heavydistill.skill.prompt import for_reader
 
@@ -325,6 +326,9 @@ def control_names(given: str | Iterable[str], config: RunConfig) -> list[str]:
     names = _listed(given)
     if _ALL in names:
         left_out = {WORDING} - {*names} | ({CHAIN} if config.pools else set())
+        behind = run_behind(config)
+        if not (behind and behind.think.tools.python):
+            left_out.add(OUTPUTS)
         return [name for name in NAMES if name not in left_out]
     if unknown := sorted({*names} - {*NAMES}):
         raise ConfigError(

@@ -24,8 +24,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heavydistill.errors import BudgetError
-from heavydistill.heavy.prompts import Prompt, thinker_prompt
-from heavydistill.heavy.pruning import Reader, defuse, fit, prepare, prune
+from heavydistill.heavy.prompts import Prompt, on_tools, thinker_prompt
+from heavydistill.heavy.pruning import Reader, defuse, fit, mode_of, prepare, prune
 from heavydistill.heavy.selection import select
 from heavydistill.schema import (
     Cache,
@@ -117,7 +117,7 @@ def recut(
     by_id = {generation.id: generation for generation in generations}
     shown = [by_id[item.generation] for item in cache.items]
     made = {name: getattr(cache, name) for name in ("round", "seed", "selection", "left_out")}
-    return _cut(made, problem, shown, cache.items[0].mode, budget_tokens, prompt, reader)
+    return _cut(made, problem, shown, mode_of(cache.items[0]), budget_tokens, prompt, reader)
 
 
 def _cut(
@@ -131,6 +131,8 @@ def _cut(
 ) -> Cache:
     """Build the cache of attempts in this order; ``made`` holds the fields on their selection."""
     attempts = [prepare(generation, pruning, reader) for generation in shown]
+    if any(attempt.cells for attempt in attempts):
+        prompt = on_tools(prompt, "executed")
     problem_text, defused = defuse(problem.text, reader.control_tokens)
     before = reader.count(problem.history_json)  # the fields in it outweigh the chat template
 

@@ -16,6 +16,10 @@ With ``Rules.stop_at``, the first trajectories are asked for alone. If all of th
 answer, the episode ends with them; otherwise the others of the K follow. A trajectory that is not
 usable or has no answer agrees with none.
 
+With ``Rules.tooling``, a trajectory has several asks: a sample, the cells that it calls, the next
+sample, until it answers or a limit ends it (``tools``). Those of one trajectory come one after the
+other, and no trajectory waits for another.
+
 A sample that failed is data (``schema.Generation.failure``), and the episode goes on with the
 others, if at least ``min_k`` trajectories are usable. An episode may also begin with what exists
 already: a pool, caches, deliberations. So an executor may keep the episode, or make it anew from
@@ -27,7 +31,7 @@ undecided verdicts, whose verdict the executor may tell in place of the verifier
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +40,7 @@ from heavydistill.heavy import voting
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import Prompt, thinker_prompt
 from heavydistill.heavy.pruning import Reader
+from heavydistill.heavy.tools import CellAsk, Fields, Tooling, ToolRounds
 from heavydistill.schema import (
     OK,
     STOPPED,
@@ -46,13 +51,12 @@ from heavydistill.schema import (
     Problem,
     Trace,
     Trajectory,
+    Turn,
     Verdict,
     content_id,
 )
 from heavydistill.text.checked_claims import with_claims
 
-Fields = Mapping[str, Any]
-"""Fields of a generation, without its id, verdict, cache and round."""
 # The fields that identify a generation; all others may differ when the request is repeated.
 _CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason")
 
@@ -70,15 +74,19 @@ class Rules:
     cache: CacheChoice = field(default_factory=CacheChoice)
     """How caches are built; ``budget_tokens`` must be set to build one."""
     seed: int = 0  # seed of selection and shuffling
+    tooling: Tooling | None = None  # tools of the thinker; None for none
 
 
 @dataclass(frozen=True, slots=True)
 class SampleAsk:
-    """Ask for one sample of a model; the answer is its ``Fields``."""
+    """Ask for one sample of a model; the answer is its fields without id, verdict, cache and
+    round (``Fields``)."""
 
     prompt: str  # text of the user's turn
     index: int  # index among the samples of the same prompt, from 0
     round: int  # 0 for the thinker, or the deliberator's round, from 1
+    turns: tuple[Turn, ...] = ()  # turns of the trajectory so far, after the prompt
+    max_tokens: int = 0  # maximum tokens of the response; 0 for the sampling's
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ class VerdictAsk:
     round: int  # as in ``SampleAsk``
 
 
-Ask = SampleAsk | VerdictAsk
+Ask = SampleAsk | CellAsk | VerdictAsk
 
 
 class Episode:
@@ -136,7 +144,8 @@ class Episode:
                 self._stages.append(on_cache)
         if self.deliberations != [*deliberations]:
             raise ValueError("Deliberations must be on the caches of the episode, and in order")
-        self._asked: set[tuple[type, int, int]] = set()
+        self._asked: set[tuple[object, ...]] = set()
+        self._begun: dict[int, ToolRounds] = {}  # unfinished trajectories with tools
 
     @property
     def pool(self) -> list[Trajectory]:
@@ -200,20 +209,33 @@ class Episode:
         self._asked.update(map(_key, asks))
         return asks
 
-    def tell(self, ask: Ask, answer: Fields | Verdict) -> None:
-        """Record the answer to an ask: the fields of a sample, or a verdict.
+    def tell(self, ask: Ask, answer: Fields | Turn | Verdict) -> None:
+        """Record the answer to an ask: the fields of a sample, the result of a cell, or a verdict.
 
         Raises ValueError if it was not asked, or was told before.
         """
         stage = self._stages[ask.round]
         before: Generation | None = stage[ask.index]
-        is_due = before is None if isinstance(ask, SampleAsk) else before and not before.verdict
+        is_due = before and not before.verdict if isinstance(ask, VerdictAsk) else before is None
         if _key(ask) not in self._asked or not is_due:
             raise ValueError(f"Not asked, or told before: {ask}")
         if isinstance(answer, Verdict):
             assert before
             stage[ask.index] = replace(before, verdict=answer)
-        elif ask.round:
+            return
+        if ask.round == 0 and self.rules.tooling:
+            begun = self._begun.setdefault(ask.index, ToolRounds(self.rules.tooling))
+            if _place(ask) != len(begun.turns):
+                raise ValueError(f"Told before: {ask}")
+            if isinstance(answer, Turn):
+                over = begun.tell_result(answer)
+            else:
+                over = begun.tell_response(answer)
+            if over is None:
+                return
+            answer = over
+        assert not isinstance(answer, Turn)
+        if ask.round:
             stage[ask.index] = self._deliberation(self._caches[ask.round - 1], answer)
         else:
             stage[ask.index] = trajectory(self.problem.id, answer)
@@ -277,10 +299,21 @@ class Episode:
         """Yield the asks that are due in the last stage and not told."""
         number = len(self._stages) - 1
         for index, each in enumerate(self._due):
-            if each is None:
+            if each is None and index in self._begun and not number:
+                yield self._continued(index)
+            elif each is None:
                 yield SampleAsk(self._prompt(number), index, number)
             elif each.verdict is None:
                 yield VerdictAsk(each, index, number)
+
+    def _continued(self, index: int) -> SampleAsk | CellAsk:
+        """The next ask of a trajectory with tools."""
+        begun = self._begun[index]
+        if cell := begun.cell:
+            call, code = cell
+            return CellAsk(code, call, len(begun.turns), index)
+        turns = tuple(begun.turns)
+        return SampleAsk(self._prompt(0), index, 0, turns, begun.max_tokens)
 
     def _prompt(self, number: int) -> str:
         if number:
@@ -332,5 +365,12 @@ def _are_judged(generations: Sequence[Generation | None]) -> bool:
     return all(each and each.verdict for each in generations)
 
 
-def _key(ask: Ask) -> tuple[type, int, int]:
-    return type(ask), ask.round, ask.index
+def _place(ask: Ask) -> int:
+    """Number of turns of the trajectory before an ask; 0 without tools."""
+    if isinstance(ask, SampleAsk):
+        return len(ask.turns)
+    return ask.number if isinstance(ask, CellAsk) else 0
+
+
+def _key(ask: Ask) -> tuple[object, ...]:
+    return isinstance(ask, VerdictAsk), ask.round, ask.index, _place(ask)

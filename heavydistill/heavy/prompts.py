@@ -23,7 +23,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from typing import Literal, get_args
@@ -169,6 +169,17 @@ def _split(kind: Kind, text: str, version: str, language: str) -> Prompt:
     return Prompt(kind, tuple(parts), version)
 
 
+def on_tools(prompt: Prompt, note: Literal["fence", "executed"]) -> Prompt:
+    """The wording with a note on tools at its end: for a thinker, how to write a ``fence`` whose
+    code is executed; for a deliberator, that code of the attempts was ``executed``."""
+    name = prompt.version.partition("@")[0]
+    text = (_FOLDER / "tools" / f"{note}.{name.rpartition('.')[2]}.md").read_text(encoding="utf-8")
+    parts = (*prompt.parts[:-1], f"{prompt.parts[-1]}\n\n{text.strip()}")
+    changed = replace(prompt, parts=parts)
+    fields = {part: f"{{{{{part}}}}}" for part in parts[1::2]}
+    return replace(changed, version=_version(name, changed.filled(**fields)))
+
+
 def _version(name: str, text: str) -> str:
     return f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -211,7 +222,9 @@ def for_cache(task: Task, domain: str, language: str, own: OwnPrompts = NO_PROMP
 
 def for_thinker(problem: Problem, config: RunConfig) -> Prompt:
     """The wording that a run uses for a thinker on a problem."""
-    return load("thinker", config.domain_of(problem), config.language, config.prompts)
+    tool = config.think.tools.python
+    prompt = load("thinker", config.domain_of(problem), config.language, config.prompts)
+    return on_tools(prompt, "fence") if tool and tool.calls == "fence" else prompt
 
 
 def asked_of_thinker(problem: Problem, config: RunConfig) -> str:

@@ -11,6 +11,10 @@ Modes:
         as in answer_only.
     A plug-in gets the attempt with its reasoning and the share, first of all tokens.
 
+Code that the attempt ran and its outputs stand before the answer text (``executed_cells``). They
+are cut before anything else: the middle of long outputs, then all outputs, then the code of the
+first cells. The record of the cut says so, e.g. ``answer_only, outputs cut``.
+
 A line with an ellipsis replaces removed text between two kept parts. ``water_fill`` divides the
 budget into shares. The final answer is the last occurrence of ``extracted`` in the answer text,
 preferably in a box. If there is none, it is the text from the last box to the end of its line, or
@@ -27,15 +31,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol, TypeVar
 
 from heavydistill import plugins
+from heavydistill.heavy.executed_cells import ExecutedCell, cells_of, fenced_block, shown
 from heavydistill.schema import CacheItem, Generation
 
 _ELLIPSIS = "\n...\n"
+_LEAST_OUTPUT = 8  # tokens, below which nothing of an output is shown
 # Maximum tokens of the line that is used if the answer is not found in the text.
 _MOST_TOKENS_OF_A_LINE = 64
 _HEAD_SHARE = {"answer_only": 0.0, "answer_clipped": 1.0, "head_tail": 0.5, "think_clipped": 0.0}
@@ -100,6 +106,7 @@ class Attempt:
     tokens: int  # Number of tokens of the uncut text
     least_tokens: int  # Number of tokens of the final answer, at most ``tokens``
     defused: int  # Number of control tokens that were made harmless in the uncut text
+    cells: Sequence[ExecutedCell] = ()  # Code that it ran, with outputs; empty for a plug-in's mode
 
 
 def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
@@ -126,7 +133,9 @@ def prepare(generation: Generation, mode: str, reader: Reader) -> Attempt:
         reasoning, more = defuse(generation.reasoning.strip(), reader.control_tokens)
         defused += more
     sentence, final = _final_spans(answer_text, extracted.strip(), reader)
-    text = _after_reasoning(reasoning, answer_text)
+    cells, more = _harmless(cells_of(generation) if mode in _HEAD_SHARE else [], reader)
+    defused += more
+    text = _joined_parts(reasoning, shown(cells), answer_text)
     tokens = reader.count(text)
     attempt = Attempt(
         generation=generation.id,
@@ -139,6 +148,7 @@ def prepare(generation: Generation, mode: str, reader: Reader) -> Attempt:
         tokens=tokens,
         least_tokens=min(tokens, reader.count(answer_text[slice(*final)])),
         defused=defused,
+        cells=cells,
     )
     if mode in _HEAD_SHARE:
         return attempt
@@ -157,10 +167,10 @@ def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[tupl
     pruned = []
     for attempt, share in zip(attempts, shares, strict=True):
         whole = attempt.tokens <= share
-        text = attempt.text if whole else _cut(attempt, share, reader)
+        text, cut = (attempt.text, "") if whole else _fitted(attempt, share, reader)
         item = CacheItem(
             generation=attempt.generation,
-            mode=attempt.mode,
+            mode=", ".join(filter(None, (attempt.mode, cut))),
             tokens_before=attempt.tokens,
             tokens_after=attempt.tokens if whole else reader.count(text),
             sha256=hashlib.sha256(text.encode()).hexdigest(),
@@ -214,6 +224,55 @@ def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit
         room, extra = max(0, room - excess - extra), 2 * extra + 1
 
 
+def _harmless(cells: Sequence[ExecutedCell], reader: Reader) -> tuple[list[ExecutedCell], int]:
+    """(cells whose control tokens are harmless, number of changed tokens)."""
+    texts = [
+        defuse(text, reader.control_tokens) for cell in cells for text in (cell.code, cell.output)
+    ]
+    harmless = [text for text, _ in texts]
+    pairs = zip(harmless[::2], harmless[1::2], strict=True)
+    return [ExecutedCell(*pair) for pair in pairs], sum(count for _, count in texts)
+
+
+def mode_of(item: CacheItem) -> str:
+    """The pruning mode of a record, without what was cut."""
+    return item.mode.partition(",")[0]
+
+
+def _shorter(cells: Sequence[ExecutedCell], reader: Reader) -> Iterator[tuple[str, str]]:
+    """Yield ever shorter forms of the blocks, each with what was cut."""
+    tokens = [reader.count(cell.output) for cell in cells]
+    most = max(tokens, default=0) // 2
+    while most >= _LEAST_OUTPUT:
+        cut = [
+            cell
+            if count <= most
+            else ExecutedCell(cell.code, _without_middle(cell.output, most, reader))
+            for cell, count in zip(cells, tokens, strict=True)
+        ]
+        yield shown(cut), "outputs cut"
+        most //= 2
+    yield shown([ExecutedCell(cell.code, _ELLIPSIS.strip()) for cell in cells]), "outputs cut"
+    for first in range(1, len(cells) + 1):
+        blocks = [fenced_block("python", cell.code) for cell in cells[first:]]
+        yield "\n".join([_ELLIPSIS.strip(), *blocks]), "code cut"
+
+
+def _without_middle(text: str, tokens: int, reader: Reader) -> str:
+    half = tokens // 2
+    return f"{reader.head(text, half)}{_ELLIPSIS}{reader.tail(text, half)}"
+
+
+def _fitted(attempt: Attempt, share: int, reader: Reader) -> tuple[str, str]:
+    """(the attempt in at most ``share`` tokens, what was cut of its cells)."""
+    what = ""
+    for cells, what in _shorter(attempt.cells, reader) if attempt.cells else ():
+        text = _joined_parts(attempt.reasoning, cells, attempt.answer_text)
+        if reader.count(text) <= share:
+            return text, what
+    return _cut(attempt, share, reader), what
+
+
 def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
     """Cut an attempt to at most ``share`` tokens; its final answer must fit into ``share``."""
     answer = attempt.answer_text
@@ -228,7 +287,7 @@ def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
     if left >= 0:
 
         def with_reasoning(room: int) -> str:
-            return _after_reasoning(reader.tail(attempt.reasoning, room), answer)
+            return _joined_parts(reader.tail(attempt.reasoning, room), answer)
 
         return fit(with_reasoning, reader.count, left, share)
     head_share = _HEAD_SHARE[attempt.mode]
@@ -258,8 +317,8 @@ def _joined(text: str, spans: Sequence[_Span]) -> str:
     return joined
 
 
-def _after_reasoning(reasoning: str, answer_text: str) -> str:
-    return f"{reasoning}\n\n{answer_text}" if reasoning else answer_text
+def _joined_parts(*parts: str) -> str:
+    return "\n\n".join([*filter(None, parts[:-1]), parts[-1]])
 
 
 def _final_spans(text: str, extracted: str, reader: Reader) -> tuple[_Span, _Span]:

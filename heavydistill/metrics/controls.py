@@ -66,6 +66,7 @@ ALONE, CHAIN, CHOOSE, SKILL = "alone", "chain", "choose", "skill"
 GARBLED, FOREIGN, TRANSPLANT = "garbled", "foreign", "transplant"
 EMPTY, ANSWERS, STEPS, PLANTED = "empty", "answers", "steps", "planted"
 WORDING = "wording"
+OUTPUTS = "outputs"
 NAMES = {
     ALONE: "no attempts",
     CHAIN: "one long chain of the thinker",
@@ -76,12 +77,13 @@ NAMES = {
     EMPTY: "the attempts have no text",
     ANSWERS: "the attempts' final boxes alone",
     STEPS: "the attempts without final boxes",
+    OUTPUTS: "the attempts' code printed other values",
     PLANTED: "right attempts, some with the same wrong step",
     SKILL: "one model does the whole protocol in one context",
     WORDING: "the same attempts with other instructions or none",
 }
 ATTEMPT = "attempt"
-PARTIAL = (GARBLED, FOREIGN, TRANSPLANT, EMPTY, ANSWERS, STEPS, PLANTED)
+PARTIAL = (GARBLED, FOREIGN, TRANSPLANT, EMPTY, ANSWERS, STEPS, OUTPUTS, PLANTED)
 FALLS, RISES = "falls", "rises"
 """Transplants that took right attempts out, and that put one in."""
 WORDINGS = ("thinker", "deliberator")

@@ -191,6 +191,7 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
             "context": min((seen.context for seen in known if seen.context), default=None),
             "reasoning": "none" if is_lost else "unknown",
             "seed": "unknown",
+            "tools": min(ways) if len(ways := {seen.tools for seen in known}) == 1 else "unknown",
             "checked": " | ".join(seen.checked for seen in known if seen.checked),
         }
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from heavydistill.models.request import Engine, Keep, Request, Response, Sample, discard
+from heavydistill.models.request import TOOL, Engine, Keep, Request, Response, Sample, discard
 from heavydistill.models.shared_resources import SharedResources
 from heavydistill.store.journal import Journal, keys, prompt_id
 from heavydistill.store.segment import Record
@@ -65,6 +67,21 @@ class JournaledEngine:
         self._ask(mine, keep)
         answers = (responses[wanted] for wanted in wanted_keys)
         return [one.result() if isinstance(one, Future) else one for one in answers]
+
+    def recorded(self, request: Request, part: str, make: Callable[[], Response]) -> Response:
+        """The journaled result of a part of a request's work, e.g. of a cell that its response
+        calls; if there is none, that of ``make``, which is written first.
+
+        A replay makes nothing.
+        """
+        (whole,) = keys(self._model, self.revision, [request])
+        wanted = hashlib.sha256(f"{whole} {part}".encode()).hexdigest()
+        if (known := self._journal.get(wanted)) or self._replay:
+            return known or _MISSING
+        put = _JournalFirst(self._journal, TOOL, discard)
+        made = make()
+        put([(replace(request, key=wanted, stage=TOOL), made)])
+        return made
 
     @property
     def is_drained(self) -> bool:

@@ -19,6 +19,7 @@ from heavydistill.schema import Failure, FinishReason, ToolCall, Turn, turns_as_
 
 THINK = "think"  # stage of the thinker's requests; see also ``deliberate_stage``
 JUDGE = "judge"  # stage of the judge's requests
+TOOL = "tool"  # stage of results of tools, and the name of what made them
 DEPTH_HEADER = "X-Heavy-Depth"
 """Header of the requests that a service sends, so that a service refuses those of another one."""
 _OF_RESPONSE = (
@@ -43,7 +44,8 @@ class Request:
     stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; for records only
     key: str = ""  # Key in the journal (``store.journal.key``); empty without a journal
     more: dict[str, Any] = field(default_factory=dict)
-    """Further parameters, e.g. ``tools``; a service sends them, and no journal knows them."""
+    """Further parameters: those of a service, ``tools``, or texts at which to ``stop``, the only
+    one that a model in this process knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
-from heavydistill.config.run import RunConfig, SamplingName
+from heavydistill.config.run import RunConfig, SamplingName, Tools
 from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import (
     Context,
@@ -192,7 +192,8 @@ def resolve(
         choice, known = config.think.sampling, thinker.thinker
         thinks = _model(roles[0], thinker, endpoint, "think", choice, known, config.think.k)
         decided["thinker"] = roles[0]
-        decided["think"] = config.think.model_copy(update={"sampling": _chosen(thinks)})
+        changed = {"sampling": _chosen(thinks), "tools": _tools(config.think.tools, thinks)}
+        decided["think"] = config.think.model_copy(update=changed)
     if config.judge:
         judge, decided["judge"], seen_by_judge = _judge(config, config.judge, contact)
         contexts += [context for context in seen_by_judge if context not in contexts]
@@ -360,6 +361,33 @@ def _model(
 def _more_context(profile: Profile) -> str:
     more = ", or endpoint.context higher if the server takes more"
     return "" if profile.kind == "local" else more
+
+
+def _tools(tools: Tools, thinker: ResolvedModel) -> Tools:
+    """The tools with the form of their calls.
+
+    Raises:
+        ConfigError: The model cannot call tools in the configured form, or the form is not known.
+    """
+    if not (tool := tools.python):
+        return tools
+    seen = thinker.endpoint.capabilities
+    able = "fence" if thinker.is_local else seen.tools if seen else "unknown"
+    if thinker.is_local and tool.calls == "server":
+        raise ConfigError(
+            f"think.tools.python.calls is server, but {thinker.name} runs in this process",
+            "Leave it out, or set it to fence.",
+        )
+    if able in ("none", "unknown") and not tool.calls:
+        where = f"{thinker.name} at {thinker.endpoint.base_url or 'the server of --start-vllm'}"
+        is_none = able == "none"
+        raise ConfigError(
+            f"{where} calls no tools" if is_none else f"It is not known how {where} calls tools",
+            "Run `heavydistill doctor` with the same flags, which tests it, or set "
+            "think.tools.python.calls to server or fence.",
+        )
+    python = tool.model_copy(update={"calls": tool.calls or able})
+    return tools.model_copy(update={"python": python})
 
 
 def _chosen(model: ResolvedModel) -> SamplingChoice:

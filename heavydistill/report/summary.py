@@ -140,6 +140,7 @@ def _result_lines(summary: Summary) -> Iterator[str]:
     yield from failed_requests(summary)
     yield from answerer_facts(summary.samples)
     yield from judging_lines(summary)
+    yield from tool_lines(summary)
     stages = summary.usage.values()
     usd = cost(*stages)
     written, tokens = tokens_written(summary), "tokens not reported"
@@ -150,6 +151,25 @@ def _result_lines(summary: Summary) -> Iterator[str]:
         + ("" if usd == UNKNOWN else f", {usd} USD")
     )
     yield from unreported_lines(summary)
+
+
+def tool_lines(summary: Summary) -> Iterator[str]:
+    """Yield what the trajectories did with their tools, if any called one."""
+    if not (used := summary.tools):
+        return
+    each = (
+        f"{used.rounds / used.trajectories:.1f} rounds and {used.seconds / used.trajectories:.1f} s"
+    )
+    ends = ", ".join(f"{count:,} by {name}" for name, count in used.stopped.items())
+    yield (
+        f"Tools: {used.trajectories:,} of {used.of:,} trajectories ran code, with {each} of tools "
+        f"each; they ended {ends or 'by failures'}"
+    )
+    if used.errors:
+        yield f"Errors of tools: {listed(used.errors)}"
+    if used.answered:
+        share = percent(used.printed / used.answered)
+        yield f"Computed, not derived: {share} of their answers were printed and not written before"
 
 
 def tokens_written(summary: Summary) -> int | None:

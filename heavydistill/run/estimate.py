@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from heavydistill.heavy import prompts
 from heavydistill.heavy.pruning import Reader
+from heavydistill.heavy.tools import parameters_of
 from heavydistill.models.registry import revision_of
 from heavydistill.models.request import (
     JUDGE,
@@ -173,6 +174,7 @@ def _thinking(
     """Return (the thinking stage, number of prompts with all samples in the journal)."""
     config, k, thinker = plan.config, plan.config.think.k, plan.run.in_stage(THINK)
     revision = revision_of(thinker.profile, thinker.endpoint) if journal else ""
+    tool = config.think.tools.python
     missing: dict[str, int] = {}  # samples per prompt; equal prompts share samples
     texts: dict[str, str] = {}  # what a model reads of each prompt
     whole = 0
@@ -186,6 +188,7 @@ def _thinking(
         if journal:
             name, seed = thinker.profile.name, config.seed
             requests = samples(messages, k, thinker.sampling, run_seed=seed, model=name)
+            requests = [replace(each, more=parameters_of(tool)) for each in requests]
             asked = keys(thinker.profile.model, revision, requests)
             states = [journal.state(each) for each in asked]
             whole += None not in states
@@ -198,7 +201,9 @@ def _thinking(
         most += count * length
     answered = len(missing) * k - calls
     read, in_journal = Range(least, most), Range(answered, answered)
-    return _stage(THINK, thinker, in_journal, Range(calls, calls), read, means), whole
+    turns = 1 + tool.rounds if tool else 1  # each reads what was read and written before
+    read = read if turns == 1 else Range(least, calls * turns * thinker.profile.context)
+    return _stage(THINK, thinker, in_journal, Range(calls, calls * turns), read, means), whole
 
 
 def _stage(

@@ -58,7 +58,8 @@ from heavydistill.run.shards import (
     with_server,
 )
 from heavydistill.run.status import STATUS, OnStatus, StatusWriter
-from heavydistill.schema import OK, Problem
+from heavydistill.sandbox.session import SessionLimits, require_sessions
+from heavydistill.schema import OK, Problem, Turn
 from heavydistill.skill.prompt import for_reader
 from heavydistill.store import segment
 from heavydistill.store.atomic import Workplace, recover, require_writable
@@ -163,6 +164,7 @@ def check(
         registry.require_judge({problem.verifier for problem in loaded.problems}, source)
     if asks:
         _check_roles(run, loaded.problems)
+        _check_tools(run, loaded.problems)
     check_room(run, loaded.problems, asks=contact is not None)
     return Plan(
         run=run,
@@ -214,6 +216,27 @@ def _check_roles(run: ResolvedRun, problems: Sequence[Problem]) -> None:
         if with_turns and model and model.is_local:
             asked = (conversation(each.text, each.history, system) for each in with_turns)
             require_roles(model.profile.model, asked)
+
+
+def _check_tools(run: ResolvedRun, problems: Sequence[Problem]) -> None:
+    """Check that the thinker can use its tools; raises ConfigError if not."""
+    config, tool = run.config, run.config.think.tools.python
+    if not (tool and run.thinker):
+        return
+    sandboxing = config.verify.sandbox
+    require_sessions(SessionLimits.of(tool, sandboxing), config.processes, sandboxing)
+    if tool.calls != "fence":
+        return
+    if program := next((each for each in problems if each.verifier == "code"), None):
+        raise ConfigError(
+            f"think.tools: the answer to problem {program.id} is a program, which cannot be told "
+            "from a block that calls the tool",
+            "Use a server with tool calls (think.tools.python.calls: server), or leave out "
+            "--tools.",
+        )
+    if run.thinker.is_local:
+        turns = [Turn(role="assistant", text="?"), Turn(role="user", text="?")]
+        require_roles(run.thinker.profile.model, [conversation("?", turns)])
 
 
 def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[object, object]]:

@@ -62,6 +62,10 @@ _NO_OTHER: dict[str, tuple[str, str]] = {
     "empty": ("the run has no caches", "Use a run with deliberations"),
     "answers": _NO_BOX,
     "steps": _NO_BOX,
+    "outputs": (
+        "no cache has an attempt whose code printed a value",
+        "Use a run whose thinker ran code (--tools python)",
+    ),
     "planted": (
         "no pool without failed attempts has so many in a cache and a right one with steps such as "
         "3 + 4 = 7, on which its final box depends",

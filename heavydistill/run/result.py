@@ -109,6 +109,8 @@ def write(
         "option_orders_kept": orders_kept(problems),
         "left_out": left_out,
     }
+    if summary.tools is None:
+        del record["tools"]
     if licences := _licences(run.config.pools):
         record["licences"] = licences
     with writing(folder):

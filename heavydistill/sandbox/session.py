@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from heavydistill.config.run import Sandboxing
+from heavydistill.config.run import PythonTool, Sandboxing
 from heavydistill.errors import ConfigError
 from heavydistill.sandbox import bubblewrap
 from heavydistill.sandbox.memory import Reservations
@@ -67,6 +67,17 @@ class SessionLimits:
     memory_mb: int = 512  # Limit of the address space in MiB, including the interpreter
     output_bytes: int = 4000
     """Maximum number of bytes of a cell's output; of a longer one, the middle is left out."""
+
+    @classmethod
+    def of(cls, tool: PythonTool, sandboxing: Sandboxing) -> SessionLimits:
+        """The limits of the interpreter of a trajectory."""
+        return cls(
+            cpu_s=tool.seconds,
+            total_cpu_s=tool.total_seconds,
+            wall_s=max(60.0, 6 * tool.seconds),
+            memory_mb=sandboxing.memory_mb,
+            output_bytes=tool.output,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,14 +40,18 @@ _log = logging.getLogger(__name__)
 
 
 def keys(model: str, revision: str, requests: Sequence[Request]) -> list[str]:
-    """Keys of requests: hashes of model, revision, messages, sampling, seed and sample index."""
-    shared: dict[tuple[int, int], str] = {}  # JSON of what the samples of a prompt share, by ids
+    """Keys of requests: hashes of model, revision, messages, sampling, seed and sample index, and
+    of further parameters, if there are any."""
+    # JSON of what the samples of a prompt share, by ids.
+    shared: dict[tuple[int, int, int], str] = {}
     found = []
     for request in requests:
-        same = id(request.messages), id(request.sampling)
+        more = id(request.more) if request.more else 0
+        same = id(request.messages), id(request.sampling), more
         if same not in shared:
             parts = {"sampling": request.sampling.model_dump(), "messages": request.messages}
             parts |= {"model": model, "revision": revision}
+            parts |= {"more": request.more} if request.more else {}
             shared[same] = _CANONICAL.encode(parts)[1:-1]
         found.append(_digest(f'{{"index":{request.index},{shared[same]},"seed":{request.seed}}}'))
     return found

@@ -34,6 +34,7 @@ from pydantic import TypeAdapter
 from heavydistill.errors import JournalError, remedy
 from heavydistill.models.http.replies import count, seconds
 from heavydistill.models.request import Response
+from heavydistill.schema import to_row
 
 FORMAT = b"heavydistill journal 1\n"
 SUFFIX = ".segment"
@@ -71,6 +72,7 @@ class Record:
                 "at": self.at,
             },
             ensure_ascii=False,
+            default=to_row,
         )
         mark = "-" if self.response.finish_reason == "error" else "+"
         body = f"{mark} {self.key} {payload}".encode()

@@ -29,7 +29,7 @@ from heavydistill.heavy.pruning import Reader
 from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN
 from heavydistill.models.http.limits import Server
 from heavydistill.models.profiles import Profile
-from heavydistill.models.request import INTERRUPTED, Request, Response, texts_of, user_turn
+from heavydistill.models.request import INTERRUPTED, Request, Response, user_turn
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, ByteEstimate, reader_of
 from heavydistill.schema import Failure
 from heavydistill.store.journal import prompt_id
@@ -118,7 +118,8 @@ class CutPrompts:
             TeacherError: Three prompts have been cut.
         """
         read = max(r.prompt_tokens + max(0, r.cached_tokens) for r in responses)
-        texts = texts_of(request.messages)
+        # Chat templates may leave out earlier thinking, and write tool calls in another way.
+        texts = [str(message["content"]) for message in request.messages]
         most = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
         if not is_cut(read, most):  # no text has more tokens than bytes
             return responses

@@ -207,15 +207,18 @@ class LocalEngine:
         counted = [0] * len(batch)  # tokens of each row
 
         def on_tokens(row: int, tokens: list[int], has_ended: bool) -> bool:
-            written = len(tokens)
-            if has_ended:
+            written, stops = len(tokens), asked[row].more.get("stop", ())
+            is_stopped = any(stop in self._text(tokens) for stop in stops)
+            if has_ended or is_stopped:
                 seconds = time.perf_counter() - started
-                response = self._response(tokens, len(prompts[batch[row]]), seconds)
+                response = self._response(tokens, len(prompts[batch[row]]), seconds, stops)
                 written = response.completion_tokens
                 done(batch[row], response)
             self._report(written - counted[row])
             counted[row] = written
-            return has_ended or not listen or listen(batch[row], self._text(tokens))
+            if has_ended or is_stopped:
+                return has_ended
+            return not listen or listen(batch[row], self._text(tokens))
 
         write(
             self.model.generate,
@@ -240,15 +243,19 @@ class LocalEngine:
             self._on_tokens(self._unreported)
             self._unreported, self._reported_at = 0, now
 
-    def _response(self, row: list[int], prompt_tokens: int, seconds: float) -> Response:
+    def _response(
+        self, row: list[int], prompt_tokens: int, seconds: float, stops: Sequence[str] = ()
+    ) -> Response:
         length = next((n for n, token in enumerate(row) if token in self._ends), None)
         written = row if length is None else row[:length]
-        text = self._text(written)
+        text = whole = self._text(written)
+        for stop in stops:
+            text = text.partition(stop)[0]
         reasoning, answer_text = split_reasoning(text, self.think_tags)
         return Response(
             reasoning=reasoning,
             answer_text=answer_text,
-            finish_reason="length" if length is None else "stop",
+            finish_reason="length" if length is None and text == whole else "stop",
             prompt_tokens=prompt_tokens,
             completion_tokens=len(written) + (length is not None),
             latency_s=seconds,

@@ -20,7 +20,7 @@ from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import ConfigError
 from heavydistill.models.batch.queue import BatchQueue
 from heavydistill.models.http.probe import Evidence
-from heavydistill.models.journaled import journaled
+from heavydistill.models.journaled import JournaledEngine, journaled
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import open_engine, profile_at
@@ -28,6 +28,8 @@ from heavydistill.models.request import (
     Engine,
     Keep,
     Message,
+    Request,
+    Response,
     Sample,
     after_system,
     discard,
@@ -166,6 +168,27 @@ class HeavyLLM(LLM):
         ]
         responses = iter(self._engine.generate(list(chain.from_iterable(requests)), self._keep))
         return [[(request, next(responses)) for request in each] for each in requests]
+
+    def answer_all(self, requests: list[Request]) -> list[Response]:
+        """Answer requests of a step of ours; report them with ``count``."""
+        if not self._engine:
+            raise RuntimeError("HeavyLLM.answer_all before load()")
+        return self._engine.generate(requests, discard)
+
+    def answer(self, request: Request) -> Response:
+        """Answer one request; several threads may call it at once if the model is served."""
+        return self.answer_all([request])[0]
+
+    def recorded(self, request: Request, part: str, make: Callable[[], Response]) -> Response:
+        """The journaled result of a part of a request's work, else that of ``make``; see
+        ``models.journaled``."""
+        if isinstance(self._engine, JournaledEngine):
+            return self._engine.recorded(request, part, make)
+        return make()
+
+    def count(self, samples: list[Sample]) -> None:
+        """Report new responses as ``sample`` does."""
+        self._keep(samples)
 
     def generate(
         self, inputs: list[Conversation], num_generations: int = 1

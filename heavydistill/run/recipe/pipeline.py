@@ -21,6 +21,7 @@ from heavydistill.run.batches import refuse_open
 from heavydistill.run.recipe.llm import HeavyLLM
 from heavydistill.run.recipe.steps import BuildCaches, LabelTraces, LoadPools, LoadProblems, Verify
 from heavydistill.run.recipe.tasks import Deliberate, JudgeUndecided, SampleTrajectories
+from heavydistill.run.recipe.tool_rounds import SampleWithTools
 from heavydistill.run.runner import HeavyPipeline, OnBatch
 from heavydistill.schema import Trace, arrow_schema
 
@@ -134,6 +135,26 @@ def paying(run: ResolvedRun) -> Iterator[None]:
         yield
 
 
+def _sampling_of(run: ResolvedRun, llm: HeavyLLM, pace: Pace) -> SampleTrajectories:
+    """Return the step that samples trajectories, with tools if the thinker has any."""
+    config, thinker = run.config, run.in_stage(THINK)
+    tool = config.think.tools.python
+    kind = SampleWithTools if tool else SampleTrajectories
+    context = thinker.profile.context
+    tools = {"tool": tool, "sandboxing": config.verify.sandbox, "context": context} if tool else {}
+    return kind(
+        name="sample_trajectories",
+        llm=llm,
+        num_generations=config.think.k,
+        domain=config.domain,
+        language=config.language,
+        prompts=config.prompts,
+        input_batch_size=pace.batch,
+        batches_in_flight=pace.in_flight,
+        **tools,
+    )
+
+
 def build_heavy_pipeline(
     run: ResolvedRun,
     on_batch: OnBatch | None = None,
@@ -175,16 +196,7 @@ def build_heavy_pipeline(
                 plugins=config.plugins,
                 known_unfit=known_unfit,
                 **shard,
-            ) >> SampleTrajectories(
-                name="sample_trajectories",
-                llm=llm_of(run, THINK, replay, holder),
-                num_generations=config.think.k,
-                domain=config.domain,
-                language=config.language,
-                prompts=config.prompts,
-                input_batch_size=think.batch,
-                batches_in_flight=think.in_flight,
-            )
+            ) >> _sampling_of(run, llm_of(run, THINK, replay, holder), think)
         last = last >> Verify(
             name="verify_pool", column="pool", verify=config.verify, input_batch_size=think.batch
         )

@@ -29,8 +29,9 @@ from heavydistill.chat.template import TAGS, Chat
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts as wordings
-from heavydistill.heavy.episode import Episode, Fields, Rules, SampleAsk, VerdictAsk
+from heavydistill.heavy.episode import Episode, Rules, SampleAsk, VerdictAsk
 from heavydistill.heavy.pruning import Reader
+from heavydistill.heavy.tools import Fields
 from heavydistill.models.request import Message, conversation
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.thinking import decoded, split_reasoning

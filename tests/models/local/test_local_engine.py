@@ -201,6 +201,16 @@ def test_an_ended_turn_stops_and_counts_its_last_token(engine):
             assert cut.answer_text == response.answer_text
 
 
+def test_a_response_ends_before_a_text_at_which_it_must_stop(engine):
+    whole = engine.generate([request()])[0]
+    text = whole.reasoning + whole.answer_text
+    stop = text[len(text) // 2 :][:3]
+    asked = dataclasses.replace(request(), more={"stop": [stop]})
+    (stopped,) = engine.generate([asked])
+    assert (stopped.reasoning + stopped.answer_text).strip() == text.partition(stop)[0].strip()
+    assert stopped.finish_reason == "stop"
+
+
 def test_prompt_tokens_are_those_of_the_chat_template(engine):
     for prompt, response in zip(
         PROMPTS, engine.generate([request(0, prompt) for prompt in PROMPTS]), strict=True
