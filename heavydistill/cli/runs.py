@@ -182,7 +182,8 @@ def _print_finished(finished: RunResult, plan: Plan, console: Console, full: boo
     """Print the result, the folder and the next commands; exit with code 1 if incomplete."""
     from heavydistill.problems.procedural import MICRO_MODELS
     from heavydistill.report.faults import unjudged_lines
-    from heavydistill.report.summary import print_summary
+    from heavydistill.report.summary import print_summary, tool_lines
+    from heavydistill.run.result import tools_used
 
     folder, summary = finished.folder, finished.summary
     print_summary(summary, console, full=full)
@@ -191,6 +192,8 @@ def _print_finished(finished: RunResult, plan: Plan, console: Console, full: boo
         say(f"Not deliberated on: {few} problem(s) with {least}", console)
     if finished.rejects:
         say(f"Failed in a step: {finished.rejects} row(s), see {folder}/rejects", console)
+    if used := tools_used(folder):
+        print_lines(tool_lines(used), console)
     print_lines(unjudged_lines(summary, folder), console)
     _print_marker(finished, plan, console)
     for line in remarks(summary, plan.run):

@@ -32,7 +32,6 @@ from heavydistill.metrics.estimators import (
     votes_at,
 )
 from heavydistill.metrics.steps import StepFigures
-from heavydistill.metrics.tool_use import ToolUse
 from heavydistill.schema import Generation, Outcome, Problem, Stratum, Trace
 
 Cost = Literal["completion", "all"]
@@ -224,7 +223,6 @@ class RunTally:
         self.deliberators: set[str] = set()
         self.thoughts = 0  # trajectories with thinking
         self.same_texts = 0  # problems whose trajectories are all the same long text
-        self.tools = ToolUse()
         self.readers: Counter[str] = Counter()  # number of caches by token counter
         self.judging = Judging()
         judges, statuses = no_usage(), Counter[str]()
@@ -240,7 +238,6 @@ class RunTally:
             is_one_text = len(texts) > 1 and len(set(texts)) == 1
             self.same_texts += is_one_text and len(texts[0]) >= _NO_CHANCE
             self.readers.update(cache.reader for cache in trace.caches)
-            self.tools.add(trace.pool)
             trajectories.add(trace.pool)
             deliberations.add(trace.deliberations)
             for sample in (*trace.pool, *trace.deliberations):

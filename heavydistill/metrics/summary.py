@@ -23,7 +23,6 @@ from heavydistill.metrics.curve import Curve, curve_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean, wilson
 from heavydistill.metrics.problem_figures import ProblemFigures, Round, RunTally, most_common
 from heavydistill.metrics.steps import StepRow, StepVote, step_table, vote_over_steps
-from heavydistill.metrics.tool_use import ToolUse
 from heavydistill.schema import Outcome, Stratum, Trace
 
 STRATA: tuple[str, ...] = get_args(Stratum)
@@ -200,7 +199,6 @@ class Summary(Metrics):
     """By stage: ``thinking`` (0 if another run paid for the trajectories), ``deliberating`` (all
     rounds) and, if a judge was asked, ``judging``."""
     statuses: dict[str, int]  # number of traces by status, most common first
-    tools: ToolUse | None = None  # None if no trajectory called a tool
     thoughts: int = 0  # number of trajectories with thinking
     same_texts: int = 0  # problems whose trajectories are all the same text
     readers: dict[str, int] = field(default_factory=dict)  # caches by token counter
@@ -278,7 +276,6 @@ def summary_of(tally: RunTally) -> Summary:
         judging=tally.judging,
         usage=tally.usage,
         statuses=tally.statuses,
-        tools=tally.tools if tally.tools.trajectories else None,
         thoughts=tally.thoughts,
         same_texts=tally.same_texts,
         readers=dict(tally.readers),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from heavydistill.heavy.executed_cells import cells_of
-from heavydistill.schema import Trajectory
+from heavydistill.schema import Trace, Trajectory
 
 
 @dataclass(slots=True)
@@ -25,6 +25,12 @@ class ToolUse:
     printed: int = 0
     """Those whose final answer stands in an output, and not in what the model wrote before its last
     turn: it was computed, and not derived."""
+
+    def counted(self, traces: Iterable[Trace]) -> Iterator[Trace]:
+        """Yield the traces, each counted."""
+        for trace in traces:
+            self.add(trace.pool)
+            yield trace
 
     def add(self, pool: Sequence[Trajectory]) -> None:
         """Count the trajectories of a problem."""

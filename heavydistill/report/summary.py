@@ -24,6 +24,7 @@ from heavydistill.metrics.curve import Curve, Point, Way
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.problem_figures import COSTS, Cost
 from heavydistill.metrics.summary import NAMES, NO_LABEL, Summary
+from heavydistill.metrics.tool_use import ToolUse
 from heavydistill.models.http.finish_reasons import PARSER_AT_FAULT, PARSER_FIX
 from heavydistill.models.tokenizer import ESTIMATED
 from heavydistill.report import steps
@@ -140,7 +141,6 @@ def _result_lines(summary: Summary) -> Iterator[str]:
     yield from failed_requests(summary)
     yield from answerer_facts(summary.samples)
     yield from judging_lines(summary)
-    yield from tool_lines(summary)
     stages = summary.usage.values()
     usd = cost(*stages)
     written, tokens = tokens_written(summary), "tokens not reported"
@@ -153,10 +153,8 @@ def _result_lines(summary: Summary) -> Iterator[str]:
     yield from unreported_lines(summary)
 
 
-def tool_lines(summary: Summary) -> Iterator[str]:
-    """Yield what the trajectories did with their tools, if any called one."""
-    if not (used := summary.tools):
-        return
+def tool_lines(used: ToolUse) -> Iterator[str]:
+    """Yield what the trajectories did with their tools."""
     each = (
         f"{used.rounds / used.trajectories:.1f} rounds and {used.seconds / used.trajectories:.1f} s"
     )

@@ -22,6 +22,7 @@ from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.comparison import Model, leaves
 from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.metrics.tool_use import ToolUse
 from heavydistill.models.registry import revision_of
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun
 from heavydistill.problems.options import orders_kept
@@ -96,7 +97,8 @@ def write(
     places.sort(key=lambda place: order[place.problem])  # replaces the order in which they finished
     kept = [place for place in places if not place.status.startswith(FAILED)]
     rejected = [place for place in places if place.status.startswith(FAILED)]
-    summary = _priced(summarize(_traces(places), voted), run)
+    used = ToolUse()
+    summary = _priced(summarize(used.counted(_traces(places)), voted), run)
     missing = len(wanted) - len(places)
     write_traces(_traces(kept), folder / TRACES_FOLDER)
     if rejected:
@@ -109,8 +111,8 @@ def write(
         "option_orders_kept": orders_kept(problems),
         "left_out": left_out,
     }
-    if summary.tools is None:
-        del record["tools"]
+    if used.trajectories:
+        record["tools"] = dataclasses.asdict(used)
     if licences := _licences(run.config.pools):
         record["licences"] = licences
     with writing(folder):
@@ -123,6 +125,16 @@ def _licences(pools: str | None) -> list[str]:
     """Return the licences of imported answers among the pools of a run."""
     file = Path(pools or "") / "summary.json"
     return json_of(text_in(file)).get("licences", []) if pools and file.is_file() else []
+
+
+def tools_used(run: Path) -> ToolUse | None:
+    """What the thinkers of a written run did with their tools; None if they called none.
+
+    Raises:
+        ConfigError: The summary is damaged.
+    """
+    found = json_of(text_in(run / "summary.json")).get("tools")
+    return ToolUse(**found) if found else None
 
 
 def all_traces(run: Path) -> Iterator[Trace]:
