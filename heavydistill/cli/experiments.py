@@ -182,7 +182,7 @@ def _stop_early(run: Path, asked: RunConfig, has_others: bool) -> None:
         )
     from heavydistill.experiments.adaptive import measure_stopping
     from heavydistill.experiments.folder import ExperimentFolder
-    from heavydistill.metrics.stopping import ADAPTIVE
+    from heavydistill.metrics.experiments.stopping import ADAPTIVE
     from heavydistill.report.experiments.adaptive import print_stopping
 
     out, console = ExperimentFolder.of(asked, "adaptive").folder, Console()

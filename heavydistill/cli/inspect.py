@@ -91,8 +91,8 @@ def print_figures(folder: Path, console: Console) -> None:
     """Print all tables of a run, an evaluation or a crossing on disk."""
     from heavydistill.metrics.comparison import COMPARISON, read_comparison
     from heavydistill.metrics.controls import CONTROLS, read_controlled
-    from heavydistill.metrics.crossing import CROSSING, read_crossing
-    from heavydistill.metrics.widths import WIDTHS, read_widths
+    from heavydistill.metrics.experiments.crossing import CROSSING, read_crossing
+    from heavydistill.metrics.experiments.widths import WIDTHS, read_widths
     from heavydistill.report import comparison
     from heavydistill.report.controls import print_controlled, print_headline
     from heavydistill.report.experiments.widths import print_widths

@@ -1,7 +1,7 @@
 """Early stopping, replayed on the pools and deliberations of a finished run without a request.
 
-The folder has ``adaptive.json``, see ``metrics.stopping``. Prices are those of the run's models
-today; a model that cannot be found has none, and its sampling is not in the file.
+The folder has ``adaptive.json``, see ``metrics.experiments.stopping``. Prices are those of the
+run's models today; a model that cannot be found has none, and its sampling is not in the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heavydistill.config.run import load_config
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError, UserError
 from heavydistill.experiments.comparison import refuse_unfinished
-from heavydistill.metrics import stopping
+from heavydistill.metrics.experiments import stopping
 from heavydistill.metrics.problem_figures import prompts_of, verifiers_of
 from heavydistill.models.resolve import ResolvedModel, resolve
 from heavydistill.run.result import all_traces

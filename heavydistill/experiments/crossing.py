@@ -3,7 +3,7 @@
 The folder of a crossing, an experiment (see ``folder``):
 
     THINKER+DELIBERATOR/    a run for each pair
-    crossing.json           see ``metrics.crossing``
+    crossing.json           see ``metrics.experiments.crossing``
 
 Each thinker is sampled once, in its run with the first deliberator; its other runs read these
 pools. Sampling settings missing from the configuration come from each model's profile; all models
@@ -26,7 +26,7 @@ from heavydistill.experiments.folder import (
     experiment,
     reading_pools,
 )
-from heavydistill.metrics.crossing import CROSSING, Crossing, Samplings, cross
+from heavydistill.metrics.experiments.crossing import CROSSING, Crossing, Samplings, cross
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import THINK

@@ -9,7 +9,7 @@ The folder of an evaluation:
     NAME/              run of each control
     controls.json      see ``metrics.controls``; only with controls
     width-N/           run with other caches of the attempts of ``after``; see ``widths``
-    widths.json        see ``metrics.widths``; only with several widths
+    widths.json        see ``metrics.experiments.widths``; only with several widths
 
 Both runs use the same prompts, sampling and cache settings: keys missing from the configuration
 come from the profile of the baseline model. A checkpoint has no profile, and the defaults for
@@ -77,7 +77,7 @@ from heavydistill.metrics.controls import (
     planted_names,
     wording_name,
 )
-from heavydistill.metrics.widths import CacheKind, WidthReport
+from heavydistill.metrics.experiments.widths import CacheKind, WidthReport
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import refuse_same_model
 from heavydistill.models.request import THINK, conversation, texts_of

@@ -2,7 +2,7 @@
 
 The evaluated run has the widest cache. Every other width, and every further selection of attempts
 for caches narrower than K, is a run on its pools, which asks for deliberations alone. Fewer
-deliberations need no run (see ``metrics.widths``).
+deliberations need no run (see ``metrics.experiments.widths``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from heavydistill.config.run import RunConfig, load_config
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.experiments.adaptive import models_of, prices_of
-from heavydistill.metrics.widths import WIDTHS, CacheKind, WidthReport, compare_widths
+from heavydistill.metrics.experiments.widths import WIDTHS, CacheKind, WidthReport, compare_widths
 from heavydistill.run.result import all_traces
 
 

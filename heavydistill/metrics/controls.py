@@ -8,7 +8,7 @@ that reads the trajectories of the evaluated run lacks the problems on which a s
 failed; they count as wrong in both. ``PARTIAL`` controls are possible on some problems only; both
 sides of their differences have these problems. ``PLANTED`` is several runs, each with another
 number of attempts that share the wrong step (``planted_names``). ``WORDING`` too, each with other
-instructions (``metrics.wordings``).
+instructions (``metrics.experiments.wordings``).
 
 ``alone`` is the better of two runs: the thinker's prompt, and the deliberator's without attempts.
 It is chosen by its mean, which favours ``alone``.
@@ -48,6 +48,7 @@ from heavydistill.heavy.voting import vote_value
 from heavydistill.metrics.claims import ClaimFigures
 from heavydistill.metrics.counts import GenerationTally
 from heavydistill.metrics.estimators import deliberations_of
+from heavydistill.metrics.experiments.wordings import WordingLoss, WordingValues, wording_loss
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.problem_figures import (
     COSTS,
@@ -57,7 +58,6 @@ from heavydistill.metrics.problem_figures import (
     prompts_of,
     verifiers_of,
 )
-from heavydistill.metrics.wordings import WordingLoss, WordingValues, wording_loss
 from heavydistill.schema import FAILED, Generation, Trace
 
 FORMAT = "heavydistill-controls/3"
@@ -372,7 +372,7 @@ class _Answers:
         return {name: own - others for name, (own, others) in zip(problems, pairs, strict=True)}
 
     def values_of(self, problems: Sequence[str]) -> list[WordingValues]:
-        """What ``metrics.wordings`` compares."""
+        """What ``metrics.experiments.wordings`` compares."""
         means = self.means_of(problems)
         return [
             WordingValues(right, self.claims.get(problem))

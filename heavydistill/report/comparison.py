@@ -19,7 +19,7 @@ from heavydistill.metrics.comparison import MEANINGS, Change, Changes, Compariso
 from heavydistill.metrics.controls import FALLS, GARBLED, RISES
 from heavydistill.metrics.controls import NAMES as CONTROLS
 from heavydistill.metrics.counts import unanswered_facts
-from heavydistill.metrics.crossing import Crossing, Samplings
+from heavydistill.metrics.experiments.crossing import Crossing, Samplings
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES, STRATA
 from heavydistill.report import markdown, steps, summary

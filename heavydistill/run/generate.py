@@ -223,6 +223,11 @@ def _check_tools(run: ResolvedRun, problems: Sequence[Problem]) -> None:
     config, tool = run.config, run.config.think.tools.python
     if not (tool and run.thinker):
         return
+    if run.thinker.endpoint.is_batched and not run.thinker.is_local:
+        raise ConfigError(
+            "--batch: a thinker with tools needs an answer for each round, and a batch takes hours",
+            "Leave out --batch or --tools.",
+        )
     sandboxing = config.verify.sandbox
     require_sessions(SessionLimits.of(tool, sandboxing), config.processes, sandboxing)
     if tool.calls != "fence":

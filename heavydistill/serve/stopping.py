@@ -1,9 +1,9 @@
 """The measured rule by which requests with ``heavy.k: "auto"`` get fewer attempts.
 
-``evaluate --adaptive`` measures it and writes the file (see ``metrics.stopping``), which a service
-reads with ``serve.stopping``. ``Episode`` executes what was measured: the first ``stop_at``
-attempts are asked for, and the others of the K once these have ended without one answer. With
-``serve.gate``, short questions stop at one attempt, if it has an answer.
+``evaluate --adaptive`` measures it and writes the file (see ``metrics.experiments.stopping``),
+which a service reads with ``serve.stopping``. ``Episode`` executes what was measured: the first
+``stop_at`` attempts are asked for, and the others of the K once these have ended without one
+answer. With ``serve.gate``, short questions stop at one attempt, if it has an answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heavydistill.config.serve import ServeConfig
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.judge_votes import rule_of
-from heavydistill.metrics.stopping import (
+from heavydistill.metrics.experiments.stopping import (
     MAX_LOSS,
     StoppingReport,
     characters_of,

@@ -10,7 +10,7 @@ from command_line import MICRO, run_command
 from fake_server import Answer, completion, serving
 from problem_files import doubles
 
-from heavydistill.metrics.widths import WIDTHS, WidthReport, read_widths
+from heavydistill.metrics.experiments.widths import WIDTHS, WidthReport, read_widths
 from heavydistill.report.page.sections import of_folder
 
 PROBLEMS = 20

@@ -10,7 +10,7 @@ from runs import traces, write_run
 
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.experiments.adaptive import measure_stopping
-from heavydistill.metrics.stopping import ADAPTIVE, read_stopping
+from heavydistill.metrics.experiments.stopping import ADAPTIVE, read_stopping
 from heavydistill.schema import LeftOut
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 

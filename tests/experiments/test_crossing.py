@@ -16,7 +16,7 @@ from pool_folders import pool_of
 from heavydistill.config.run import load_config
 from heavydistill.errors import UserError
 from heavydistill.experiments.crossing import CrossingPlan, check, crossed
-from heavydistill.metrics.crossing import CROSSING, read_crossing
+from heavydistill.metrics.experiments.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
 from heavydistill.run.generate import Plan as RunPlan
 from heavydistill.run.generate import RunResult

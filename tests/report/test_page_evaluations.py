@@ -14,7 +14,7 @@ from heavydistill.config.versioned import write_versioned
 from heavydistill.experiments.comparison import side_of
 from heavydistill.metrics.comparison import COMPARISON, compare_sides, read_comparison
 from heavydistill.metrics.controls import CONTROLS, compare_with_controls
-from heavydistill.metrics.crossing import CROSSING, cross
+from heavydistill.metrics.experiments.crossing import CROSSING, cross
 from heavydistill.report.grid import FEW_NOTE, percent
 from heavydistill.report.page import writer
 from heavydistill.report.page.sections import of_folder

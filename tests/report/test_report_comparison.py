@@ -13,7 +13,7 @@ from summaries import group, summary
 
 from heavydistill.metrics.comparison import Change, Comparison, Model
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.metrics.crossing import Cell, Crossing, Thinker
+from heavydistill.metrics.experiments.crossing import Cell, Crossing, Thinker
 from heavydistill.metrics.intervals import Interval, Pairs
 from heavydistill.report.comparison import as_markdown, print_comparison, print_crossing
 

@@ -3,7 +3,7 @@
 import numpy as np
 from rich.console import Console
 
-from heavydistill.metrics.stopping import StoppingReport, StoppingRow, stopping_report
+from heavydistill.metrics.experiments.stopping import StoppingReport, StoppingRow, stopping_report
 from heavydistill.report.experiments.adaptive import curve, gate, headline, lines, print_stopping
 
 

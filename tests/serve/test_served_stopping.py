@@ -17,7 +17,12 @@ from test_service_metrics import figures
 from heavydistill.config.models import Sampling
 from heavydistill.config.versioned import write_versioned
 from heavydistill.heavy.prompts import load
-from heavydistill.metrics.stopping import ADAPTIVE, StoppingRow, sampling_of, stopping_report
+from heavydistill.metrics.experiments.stopping import (
+    ADAPTIVE,
+    StoppingRow,
+    sampling_of,
+    stopping_report,
+)
 from heavydistill.serve.app import Site
 from heavydistill.store.traces import read_traces
 from heavydistill.verifiers import registry

@@ -1,4 +1,4 @@
-"""Early stopping as a headline, lines and a table; ``metrics.stopping`` computes the figures."""
+"""Early stopping as a headline, lines and a table; see ``metrics.experiments.stopping``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from heavydistill.metrics import stopping
-from heavydistill.metrics.stopping import Loss, RuleFigures, StoppingReport
+from heavydistill.metrics.experiments import stopping
+from heavydistill.metrics.experiments.stopping import Loss, RuleFigures, StoppingReport
 from heavydistill.report.grid import UNKNOWN, Grid, Line, few_warning, percent, points
 from heavydistill.report.terminal import print_grid, print_lines, say
 

@@ -1,4 +1,4 @@
-"""What cache width and the number of deliberations buy; ``metrics.widths`` computes the figures."""
+"""What cache width and the number of deliberations buy; see ``metrics.experiments.widths``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from heavydistill.metrics.curve import Point
+from heavydistill.metrics.experiments.widths import Diversity, WidthFigures, WidthReport
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.problem_figures import COSTS, Cost
-from heavydistill.metrics.widths import Diversity, WidthFigures, WidthReport
 from heavydistill.report.grid import (
     UNKNOWN,
     Grid,

@@ -28,7 +28,7 @@ from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.metrics.counts import Usage
-from heavydistill.metrics.crossing import CROSSING
+from heavydistill.metrics.experiments.crossing import CROSSING
 from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.report.grid import counted, listed

@@ -19,11 +19,11 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.controls import CONTROLS, PARTIAL, kind_of, read_controlled
 from heavydistill.metrics.counts import statuses_alone
-from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.curve import Point
+from heavydistill.metrics.experiments.crossing import CROSSING, read_crossing
+from heavydistill.metrics.experiments.widths import WIDTHS, read_widths
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
-from heavydistill.metrics.widths import WIDTHS, read_widths
 from heavydistill.report import comparison as compared
 from heavydistill.report import controls as controlled
 from heavydistill.report import grid as grids

@@ -19,7 +19,7 @@ from heavydistill.config.versioned import write_versioned
 from heavydistill.heavy.episode import Episode, Rules
 from heavydistill.heavy.prompts import load
 from heavydistill.heavy.voting import vote_value
-from heavydistill.metrics.stopping import (
+from heavydistill.metrics.experiments.stopping import (
     ADAPTIVE,
     MAX_LOSS,
     Loss,

@@ -25,6 +25,7 @@ from statistics import fmean
 from heavydistill.config.versioned import read_versioned
 from heavydistill.metrics.curve import Curve, Point, curve_of, mark_pareto
 from heavydistill.metrics.estimators import deliberations_of
+from heavydistill.metrics.experiments.stopping import Usd, largest, mean_expenses, seconds_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.problem_figures import (
     ProblemFigures,
@@ -33,7 +34,6 @@ from heavydistill.metrics.problem_figures import (
     on_same_pools,
     share_used,
 )
-from heavydistill.metrics.stopping import Usd, largest, mean_expenses, seconds_of
 from heavydistill.schema import Generation, Trace
 from heavydistill.text.checked_claims import attempts_by_cache
 from heavydistill.text.steps import read_steps

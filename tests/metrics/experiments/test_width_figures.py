@@ -6,7 +6,7 @@ import math
 import pytest
 from generations import altered
 
-from heavydistill.metrics.widths import CacheKind, compare_widths
+from heavydistill.metrics.experiments.widths import CacheKind, compare_widths
 
 WIDE, NARROW = CacheKind(4, "random"), CacheKind(2, "random")
 
