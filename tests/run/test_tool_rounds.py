@@ -144,7 +144,7 @@ def test_a_model_without_tool_calls_writes_blocks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     first, _ = pool(tmp_path)
     assert first.is_correct and first.answer_text == "It is \\boxed{50}."
-    assert "12" not in first.turns_json
+    assert "boxed{12}" not in first.turns_json
     asked = server.requests[-1]
     assert asked["stop"] == ["\n```output"] and "tools" not in asked
     assert "```output; then stop" in asked["messages"][0]["content"]
