@@ -58,6 +58,7 @@ sections = {
     ],
     "Guides": [
         "guides/generate",
+        "guides/several-thinkers",
         "guides/prompts",
         "guides/tools",
         "guides/verifiers",

@@ -46,6 +46,9 @@ _MOST_ANSWERS, _MOST_RESPONSES, _MOST_CHARACTERS, _WIDTH = 5, 32, 4_000, 80
 # row that ended early, the number of its trajectories.
 OK, TOO_FEW_USABLE, FAILED, STOPPED = "ok", "too_few_usable", "failed: ", "stopped_at: "
 
+UNKNOWN_MODEL = "unknown"
+"""``Generation.model`` of an imported response without a model's name."""
+
 SERVED = "serve"
 """First part of ``Problem.source`` of a request to a service, before the model that was asked and
 the id of the conversation."""

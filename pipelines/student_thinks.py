@@ -35,7 +35,7 @@ def plan_of(student_file: Path | None, teacher_file: Path | None) -> Plan:
     keys = {"thinker": thinker.name, "think.sampling": thinker.sampling.model_dump()}
     plan = check(load_config(teacher_file, keys if teacher_file else keys | micro[1]))
     thinker = dataclasses.replace(thinker, samples=plan.config.think.k)
-    return dataclasses.replace(plan, run=dataclasses.replace(plan.run, thinker=thinker))
+    return dataclasses.replace(plan, run=dataclasses.replace(plan.run, thinkers=(thinker,)))
 
 
 def build(run: ResolvedRun) -> HeavyPipeline:

@@ -16,7 +16,7 @@ from rich.text import Text
 from heavydistill.cli.flags import OtherBenchmark, RunFile, run_config, run_flags, with_flags
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig, Tools
-from heavydistill.errors import TeacherError, UserError
+from heavydistill.errors import ConfigError, TeacherError, UserError
 from heavydistill.models import capabilities, registry
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.profiles import Profile, provider_at
@@ -93,6 +93,11 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     # Before anything large is loaded.
     number = 0 if config.pools else len(load(config.problems, config.verify))
     endpoint, roles = config.endpoint, config.roles
+    if len(config.attempts_by_thinker) > 1:
+        raise ConfigError(
+            f"doctor examines one thinker at a time, not {config.thinker}",
+            "Give each as --teacher, with --endpoint and the address of its server.",
+        )
     models = {name: registry.profile_at(name, endpoint, config.sampling) for name in roles}
     contact = ServerProbe()
     for profile in models.values():

@@ -46,7 +46,10 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
     if figures.skipped:
         say(skipped_note(plan.journal, figures.skipped), console, "yellow")
     if in_full:
-        lines = [Line(_name(each, plan), _cells(each.amounts)) for each in figures.stages]
+        lines = []
+        for each in figures.stages:
+            name, _, model = _name(each, plan).partition(", ")
+            lines.append(Line(name, _cells(each.amounts), model))
         lines.append(Line("all", _cells(figures.amounts)))
         head = ["Requests left", "calls", "tokens in", "tokens out", "USD", "hours"]
         print_grid(Grid(head, lines), console)
@@ -60,9 +63,13 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
 def _sizes(plan: Plan) -> Iterator[str]:
     """Yield the numbers of problems, samples, rounds and votes, with the models that write them."""
     config, pools, judge = plan.config, plan.pools, plan.config.judge
-    thinker = f"{', '.join(sorted(pools.models))} in {config.pools}" if pools else config.thinker
+    counts = config.attempts_by_thinker
+    shared = " and ".join(f"{count} by {name}" for name, count in counts.items())
+    thinker = f"by {config.thinker}" if len(counts) == 1 else f"({shared})"
+    if pools:
+        thinker = f"by {', '.join(sorted(pools.models))} in {config.pools}"
     yield counted(len(plan.problems), "problem")
-    yield f"K={config.think.k} trajectories by {thinker}"
+    yield f"K={config.think.k} trajectories {thinker}"
     if config.rounds:
         samples = _SAMPLES[config.deliberate.task]
         yield f"D={config.deliberate.d} {samples} by {config.deliberator}"
@@ -105,7 +112,7 @@ def print_warnings(plan: Plan, console: Console) -> None:
         lines += [f"Warning: {reason}"]
         lines += ["Its verdicts will be undecided; `heavydistill replay` judges a run again."]
     strange = sum(not is_micro(problem) for problem in plan.problems)
-    if strange and (bundled := MICRO_MODELS.intersection(plan.config.roles)):
+    if strange and (bundled := MICRO_MODELS.intersection(plan.config.model_names)):
         lines += [
             f"Warning: {' and '.join(sorted(bundled))} can only add 5 to 8 numbers and count the "
             f"legs of animals, in the bundled problems; {strange:,} of {len(plan.problems):,} "
@@ -255,14 +262,19 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
 
     yield f"Writes {plan.folder} at the end; every response is kept in {plan.journal}"
     if thinking := estimate.thinking:
-        in_journal, counter = thinking.in_journal.low, estimate.thinker_tokenizer
+        in_journal = sum(stage.in_journal.low for stage in thinking)
+        left = sum(stage.amounts.calls.low for stage in thinking)
         yield (
-            f"In the journal: {in_journal:,} of {in_journal + thinking.amounts.calls.low:,} "
-            "trajectories; repeats of failed requests are not in the estimate"
+            f"In the journal: {in_journal:,} of {in_journal + left:,} trajectories; repeats of "
+            "failed requests are not in the estimate"
         )
-        counted = f"an {counter}" if counter == ESTIMATED else f"the tokenizer {counter}"
+    for stage in thinking:
+        counted = f"the tokenizer {stage.counter}"
+        if stage.counter == ESTIMATED:
+            counted = f"an {stage.counter}"
+        role = "the thinker" if len(thinking) == 1 else stage.model.profile.name
         template = f"up to {TEMPLATE_TOKENS} of chat template each"
-        yield f"Prompts of the thinker: counted with {counted}, and {template}"
+        yield f"Prompts of {role}: counted with {counted}, and {template}"
     asked = [stage for stage in estimate.stages if stage.amounts.calls.high]
     for stage in asked:
         means = stage.means
@@ -271,7 +283,9 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
             length = f"{means.completion_tokens:,.0f} tokens each, the mean of "
             length += f"{means.responses:,} responses in the journal"
         yield f"Responses of {_name(stage, plan)}: {length}"
-    yield from dict.fromkeys(_note_on_price(s) for s in estimate.stages if not s.model.is_local)
+    yield from dict.fromkeys(
+        _note_on_price(s, plan) for s in estimate.stages if not s.model.is_local
+    )
     if assumed := next(filter(_is_assumed, asked), None):
         served = assumed.model.endpoint
         yield (
@@ -283,12 +297,14 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
         yield f"Budget: {_note_on_budget(plan, estimate)}"
 
 
-def _note_on_price(stage: StageEstimate) -> str:
+def _note_on_price(stage: StageEstimate, plan: Plan) -> str:
     model, price = stage.model.profile, stage.model.profile.price
     if not price:
         keys = "--price-in and --price-out"
         if stage.stage == JUDGE:
             keys = "price_in and price_out of judge.endpoint"
+        elif stage.stage == THINK and stage.model.name in plan.config.thinkers_apart:
+            keys = f"price_in and price_out of thinkers.{stage.model.name}.endpoint"
         return f"Price: unknown for {model.name}; give {keys}, in USD per million tokens"
     cached = "prompts in a provider's cache may cost less"
     if price.usd_per_mtok_cached is not None:
@@ -331,8 +347,12 @@ def _note_on_budget(plan: Plan, estimate: Estimate | None = None) -> str:
 
 
 def _name(stage: StageEstimate, plan: Plan) -> str:
-    if stage.stage in (THINK, JUDGE):
-        return "thinking" if stage.stage == THINK else "judging"
+    from heavydistill.run.status import thinking_stages
+
+    if stage.stage == THINK:
+        return next(n for n, each in thinking_stages(plan.run).items() if each is stage.model)
+    if stage.stage == JUDGE:
+        return "judging"
     number = stage.stage.rpartition("_")[2]
     return "deliberating" if plan.config.rounds == 1 else f"deliberating {number}"
 

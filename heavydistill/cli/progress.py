@@ -26,7 +26,7 @@ from heavydistill.store.redact import name_alone
 
 if TYPE_CHECKING:
     from heavydistill.curate.redeliberation import DeliberationTally, RequestEstimate
-    from heavydistill.models.resolve import ResolvedRun
+    from heavydistill.models.resolve import ResolvedModel, ResolvedRun
     from heavydistill.problems import OnChecked
     from heavydistill.run.generate import Plan
     from heavydistill.run.status import Status
@@ -83,7 +83,7 @@ class Progress:
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
-        self._without_thinking = remark_without_thinking(plan.run)  # empty once it was printed
+        self._without_thinking = remarks_without_thinking(plan.run)  # of those not yet printed
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         # Models in this process are loaded first.
         names = dict.fromkeys(model.name for model in plan.run.models if model.is_local)
@@ -112,16 +112,14 @@ class Progress:
     def on_status(self, status: Status) -> None:
         """Show the status; warn, only once, if the first trajectories have no thinking."""
         from heavydistill.report.status import span
-        from heavydistill.run.status import THINKING
 
         with self._lock:
             self._last = status
             for stage in status.stages:
                 answered = stage.finished - sum(stage.failures.values())
-                is_enough = stage.name == THINKING and answered >= _FIRST_TRAJECTORIES
-                if self._without_thinking and is_enough and not stage.thoughts:
-                    say(self._without_thinking, self._console)
-                    self._without_thinking = ""
+                is_enough = answered >= _FIRST_TRAJECTORIES and not stage.thoughts
+                if is_enough and (remark := self._without_thinking.pop(stage.name, "")):
+                    say(remark, self._console)
             lasts = status.at - status.began
             started = f"{self._starting}, {span(lasts)}" if lasts >= 1 else self._starting
             self._draw(status if status.loaded else started)
@@ -154,13 +152,24 @@ class Progress:
                     print(note, file=sys.stderr)
 
 
-def remark_without_thinking(run: ResolvedRun) -> str:
-    """Return the warning that no response has thinking; empty if the thinker's profile is known."""
-    if not run.thinker or run.thinker.profile.is_described:
-        return ""
-    text = f"No response of {run.thinker.profile.name} contained thinking, so a model trained on "
+def remarks_without_thinking(run: ResolvedRun) -> dict[str, str]:
+    """Return, for each stage of thinking, the warning that no response of its model has thinking.
+
+    There is none for a model with a profile.
+    """
+    from heavydistill.run.status import thinking_stages
+
+    return {
+        stage: _without_thinking(model)
+        for stage, model in thinking_stages(run).items()
+        if not model.profile.is_described
+    }
+
+
+def _without_thinking(thinker: ResolvedModel) -> str:
+    text = f"No response of {thinker.profile.name} contained thinking, so a model trained on "
     text += "these traces learns answers without reasoning. If it is a thinking model, "
-    if run.thinker.is_local:
+    if thinker.is_local:
         return f"{text}name the tags of its thinking in a profile (a YAML file)."
     return (
         f"{text}its server omits the thinking: start vLLM with --reasoning-parser, and run "

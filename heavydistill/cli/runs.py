@@ -22,7 +22,7 @@ from heavydistill.cli.progress import (
     Progress,
     checking,
     ending_early,
-    remark_without_thinking,
+    remarks_without_thinking,
     same_command,
 )
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
@@ -182,11 +182,13 @@ def _print_finished(finished: RunResult, plan: Plan, console: Console, full: boo
     """Print the result, the folder and the next commands; exit with code 1 if incomplete."""
     from heavydistill.problems.procedural import MICRO_MODELS
     from heavydistill.report.faults import unjudged_lines
+    from heavydistill.report.mixing import print_mixing
     from heavydistill.report.summary import print_summary, tool_lines
     from heavydistill.run.result import tools_used
 
     folder, summary = finished.folder, finished.summary
     print_summary(summary, console, full=full)
+    print_mixing(finished.mixing, console, full=full)
     if few := summary.statuses.get(TOO_FEW_USABLE, 0):
         least = f"fewer than {plan.config.think.min_k} usable trajectories"
         say(f"Not deliberated on: {few} problem(s) with {least}", console)
@@ -203,7 +205,7 @@ def _print_finished(finished: RunResult, plan: Plan, console: Console, full: boo
     print_command("Next", ["heavydistill", "report", folder], console)
     measured = (summary.pass_at_k, summary.heavy_mean_at_d)
     if plan.config.rounds and any(share and share.mean for share in measured):
-        is_micro = not plan.pools and MICRO_MODELS.issuperset(plan.config.roles)
+        is_micro = not plan.pools and MICRO_MODELS.issuperset(plan.config.model_names)
         student = [] if is_micro else ["--student", _student_at_hand(plan.config)]
         build = ["heavydistill", "build", folder, *student, "--out", f"sets/{folder.name}"]
         print_command("Then", build, console)
@@ -217,7 +219,8 @@ def _student_at_hand(config: RunConfig) -> str:
     from heavydistill.run.pools import run_behind
 
     behind = run_behind(config)
-    for name in (behind.roles[0] if behind else "", config.roles[1]):
+    names = behind.model_names[:1] if behind else []
+    for name in [*names, config.roles[1]]:
         if name in MICRO_MODELS:
             return "micro-student"
         if name and Path(name).is_dir():
@@ -227,14 +230,15 @@ def _student_at_hand(config: RunConfig) -> str:
 
 def remarks(summary: Summary, run: ResolvedRun) -> list[str]:
     """Return warnings about the server of a run, for users of its traces."""
-    if not (thinker := run.thinker):
-        return []
     answered = summary.trajectories.total - summary.trajectories.failed
-    lines = [remark_without_thinking(run)] if answered and not summary.thoughts else []
-    if summary.same_texts and thinker.sampling.temperature > 0:
+    lines = list[str]()
+    if answered and not summary.thoughts:
+        lines += remarks_without_thinking(run).values()
+    if summary.same_texts and any(each.sampling.temperature > 0 for each in run.thinkers):
+        names = " and ".join(each.profile.name for each in run.thinkers)
         lines.append(
             f"In {summary.same_texts:,} of {summary.problems:,} problems all trajectories of "
-            f"{thinker.profile.name} are the same text, although their seeds differ: check for a "
+            f"{names} are the same text, although their seeds differ: check for a "
             "proxy that caches responses, or a server that forces temperature 0."
         )
-    return [line for line in lines if line]
+    return lines

@@ -315,6 +315,7 @@ def import_(
     """
     from heavydistill.curate.imports.import_pools import SOLUTIONS_FORMAT, import_pools
     from heavydistill.report.faults import unjudged_lines
+    from heavydistill.report.mixing import print_mixing
     from heavydistill.report.summary import marker_found, marker_value, print_summary
 
     console = Console()
@@ -330,6 +331,7 @@ def import_(
         print_command("Next", build, console)
         return
     print_summary(imported.summary, console, full=full)
+    print_mixing(imported.mixing, console, full=full)
     print_lines(_notes(imported), console)
     if disagreeing := _labels(imported.labels):
         print_grid(disagreeing, console)

@@ -246,6 +246,15 @@ class Endpoint(Section):
         return self
 
 
+def require_address(endpoint: Endpoint | None) -> None:
+    """Raise ValueError if the endpoint of one model has no address, or starts a server."""
+    if endpoint and (endpoint.start_vllm or not endpoint.base_url):
+        raise ValueError(
+            "base_url is missing, or start_vllm is set. Give base_url alone, or leave endpoint "
+            "out to use the run's."
+        )
+
+
 class Judge(Section):
     """A model that decides verdicts which rules leave undecided; see ``verifiers.judge``."""
 
@@ -266,11 +275,7 @@ class Judge(Section):
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> Judge:
-        if self.endpoint and (self.endpoint.start_vllm or not self.endpoint.base_url):
-            raise ValueError(
-                "base_url is missing, or start_vllm is set. Give base_url alone, or leave endpoint "
-                "out to use the run's."
-            )
+        require_address(self.endpoint)
         if self.sampling.temperature == 0 and self.votes > 1:
             raise ValueError("votes at temperature 0 are identical. Set votes to 1.")
         never = sorted(NEVER_JUDGED.intersection(self.reasons or ()))

@@ -23,14 +23,22 @@ from pydantic import BeforeValidator, Field, model_validator
 from heavydistill import plugins
 from heavydistill.config.models import ADDRESS_OF_A_SANDBOX, Endpoint, Judge, SamplingChoice
 from heavydistill.config.prompts import OwnPrompts
+from heavydistill.config.thinkers import ModelNames, ThinkerSettings, shares_of, split
 from heavydistill.config.yaml import Section, form, load, parse_yaml
 from heavydistill.errors import ConfigError, MissingModelError
 from heavydistill.schema import Problem
 
 Selection = Literal[
-    "random", "max_answer_num", "max_diversity", "max_length", "group_one", "stratified"
+    "random",
+    "max_answer_num",
+    "max_diversity",
+    "max_length",
+    "group_one",
+    "stratified",
+    "each_model",
 ]
 Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
+EACH_MODEL: Selection = "each_model"
 plugins.ship("selection", get_args(Selection))
 plugins.ship("pruning", get_args(Pruning))
 Shape = Literal["gpqa", "livecodebench"]
@@ -237,8 +245,14 @@ class RunConfig(Section):
     teacher: str = "micro"
     """Model for both roles: a profile (`heavydistill teachers` lists them), a YAML file with a
     profile, a checkpoint folder, a Hub id, or the name of a served model."""
-    thinker: str | None = None
-    """Model for the thinker role (default: the teacher)."""
+    thinker: ModelNames | None = None
+    """Model for the thinker role (default: the teacher), or several that share the K trajectories,
+    e.g. ``a,b``, or ``a=2,b=1`` if twice as many are to be of ``a``."""
+    thinkers: dict[str, ThinkerSettings] = Field(default_factory=dict)
+    """Endpoint and sampling of a thinker by its name in ``thinker``, e.g. ``{b: {endpoint:
+    {base_url: http://localhost:8001/v1, price_out: 2}}}``. Of several thinkers, one without an
+    endpoint here is asked at the run's address, with the limits of the run and the price, context
+    and tokenizer of its profile."""
     deliberator: str | None = None
     """Model for the deliberator role (default: the teacher)."""
     sampling: SamplingName = "paper"
@@ -298,6 +312,10 @@ class RunConfig(Section):
         content["verify"]["own"] = [Path(file).name for file in self.verify.own]
         content["plugins"] = [Path(file).name for file in self.plugins]
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
+        for settings in content["thinkers"].values():
+            del settings["endpoint"]
+        if not self.thinkers:  # as in versions that had no such key
+            del content["thinkers"]
         content["endpoint"] = {"tokenizer": self.endpoint.tokenizer}
         if self.judge:
             del content["judge"]["endpoint"]
@@ -328,6 +346,27 @@ class RunConfig(Section):
         """Return the names of thinker and deliberator; with pools, the deliberator's name twice."""
         deliberator = self.deliberator or self.teacher
         return deliberator if self.pools else self.thinker or self.teacher, deliberator
+
+    @property
+    def attempts_by_thinker(self) -> dict[str, int]:
+        """Return how many of the K trajectories each thinker writes; empty with pools.
+
+        Raises ValueError if the shares cannot be read, or a model has several.
+        """
+        if self.pools:
+            return {}
+        shares = shares_of(self.thinker) if self.thinker else {self.teacher: 1}
+        return split(self.think.k, shares)
+
+    @property
+    def thinkers_apart(self) -> set[str]:
+        """Return the names of the thinkers with an endpoint of their own."""
+        return {name for name, own in self.thinkers.items() if own.endpoint}
+
+    @property
+    def model_names(self) -> list[str]:
+        """Return the names of all thinkers and of the deliberator."""
+        return [*dict.fromkeys([*self.attempts_by_thinker, self.roles[1]])]
 
     def refuse_unnamed(self, other: str = "") -> None:
         """Raise MissingModelError if a role has no model, and no teacher is named.
@@ -403,6 +442,22 @@ class RunConfig(Section):
                     f"{key} {value} is larger than think.k {self.think.k}. Lower it, or raise "
                     "think.k."
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _thinkers_have_attempts(self) -> RunConfig:
+        counts = self.attempts_by_thinker
+        if idle := [name for name, count in counts.items() if not count]:
+            raise ValueError(
+                f"think.k is {self.think.k}, so {', '.join(idle)} would write no trajectory. Set "
+                "think.k to at least the sum of the shares, or name fewer thinkers."
+            )
+        if unknown := [name for name in self.thinkers if name not in counts]:
+            others = f"thinkers are {', '.join(counts)}" if counts else "pools have no thinker"
+            raise ValueError(
+                f"thinkers has {', '.join(unknown)}, but the {others}. Correct the name, or leave "
+                "it out."
+            )
         return self
 
     @model_validator(mode="after")

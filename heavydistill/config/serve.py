@@ -85,6 +85,7 @@ class ServeConfig(RunConfig):
         starts = self.endpoint.start_vllm or (apart and apart.start_vllm)
         without = {
             "pools": self.pools,
+            "several thinkers": len(self.attempts_by_thinker) > 1,
             "judge": self.judge,
             "endpoint.batch or batch_files": self.endpoint.is_batched,
             "budget": self.budget,

@@ -89,9 +89,8 @@ class SourceRun:
     @property
     def is_toy(self) -> bool:
         """Return whether the run's configuration names only the bundled micro models."""
-        return bool(
-            self.config and not self.config.pools and MICRO_MODELS.issuperset(self.config.roles)
-        )
+        config = self.config
+        return bool(config and not config.pools and MICRO_MODELS.issuperset(config.model_names))
 
 
 def open_sources(folders: Sequence[str]) -> list[SourceRun]:

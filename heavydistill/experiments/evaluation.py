@@ -175,7 +175,7 @@ def check(
     runs = {which: place.check(each, which, on_checked, contact) for which, each in configs.items()}
     if BEFORE in runs:
         base, after = runs[BEFORE].run.deliberator, runs[AFTER].run
-        for model in filter(None, (after.thinker, after.deliberator)):
+        for model in (*after.thinkers, after.deliberator):
             refuse_same_model(base, model)
     asked = controls_of(runs[AFTER], names, orders)
     plan = EvaluationPlan(place, runs, _frozen(runs), asked, _ALL in _listed(controls))
@@ -234,7 +234,7 @@ def paired(
     after_run = resolve(second, contact)
     # Switches for a model's thinking are in ``extra_body``, which only a profile can set.
     base = before_run.deliberator.profile
-    for model in filter(None, (after_run.thinker, after_run.deliberator)):
+    for model in (*after_run.thinkers, after_run.deliberator):
         if model.profile.extra_body != base.extra_body:
             raise ConfigError(
                 f"--before: the profile of {base.name} adds {dict(base.extra_body)} to requests, "
@@ -471,7 +471,8 @@ def _most_tokens(evaluated: generate.Plan, model: ResolvedModel, prompt: int) ->
     config, deliberator = evaluated.config, evaluated.run.deliberator
     random = config.cache.selection == "random"  # otherwise a cache needs all K attempts
     attempts = (config.cache.width if random else None) or config.think.k
-    full = attempts * (evaluated.run.thinker or deliberator).sampling.max_tokens
+    thinkers = evaluated.run.thinkers or (deliberator,)
+    full = attempts * max(thinker.sampling.max_tokens for thinker in thinkers)
     deliberations = (config.rounds - 1) * config.deliberate.d + 1
     full += deliberations * deliberator.sampling.max_tokens
     room = model.profile.context - config.system_tokens - prompt - TEMPLATE_TOKENS

@@ -60,7 +60,12 @@ class ExperimentFolder:
 
 def reading_pools(config: RunConfig, **changes: object) -> RunConfig:
     """Return the configuration without a thinker, for a run on existing pools, with ``changes``."""
-    nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
+    nobody = {
+        "thinker": None,
+        "thinkers": {},
+        "think": Think(min_k=config.think.min_k),
+        "problems": Problems(),
+    }
     return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
 
 

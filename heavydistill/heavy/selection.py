@@ -60,10 +60,15 @@ def _max_answer_num(shuffled: list[_G], width: int, rng: random.Random) -> list[
 
 def _max_diversity(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
     """Take one trajectory of each answer, then a second one of each, and so on."""
-    groups = _by_answer(shuffled)
-    rng.shuffle(groups)
-    turns = zip_longest(*groups)
-    return [each for turn in turns for each in turn if each is not None][:width]
+    return _in_turns(_by_answer(shuffled), width, rng)
+
+
+def _each_model(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
+    """Take one trajectory of each model, then a second one of each, and so on."""
+    models: dict[str, list[_G]] = defaultdict(list)
+    for generation in shuffled:
+        models[generation.model].append(generation)
+    return _in_turns(list(models.values()), width, rng)
 
 
 def _max_length(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
@@ -104,6 +109,13 @@ def _stratified(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
     return right[:count] + others[: width - count]
 
 
+def _in_turns(groups: list[list[_G]], width: int, rng: random.Random) -> list[_G]:
+    """Take one trajectory of each group in random order, then a second one of each, and so on."""
+    rng.shuffle(groups)
+    turns = zip_longest(*groups)
+    return [each for turn in turns for each in turn if each is not None][:width]
+
+
 def _by_answer(shuffled: list[_G]) -> list[list[_G]]:
     """Group trajectories by answer, in order of first appearance; each unparsed one is a group."""
     groups: dict[object, list[_G]] = defaultdict(list)
@@ -117,6 +129,7 @@ _STRATEGIES: dict[str, Callable[[list[_G], int, random.Random], list[_G]]] = {
     "random": _random,
     "max_answer_num": _max_answer_num,
     "max_diversity": _max_diversity,
+    "each_model": _each_model,
     "max_length": _max_length,
     "group_one": _group_one,
     "stratified": _stratified,

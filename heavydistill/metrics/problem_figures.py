@@ -100,6 +100,35 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """Accuracy of a pool, or of the trajectories of one model in it."""
+
+    k: int  # number of trajectories
+    mean: float  # M@K
+    votes: tuple[float, ...]  # V@k for k = 1 to K
+    passes: tuple[float, ...]  # P@k for k = 1 to K
+
+    @classmethod
+    def by_model(cls, pool: Sequence[Generation]) -> dict[str, PoolFigures]:
+        """Figures of the trajectories of each model."""
+        models: dict[str, list[Generation]] = {}
+        for sample in pool:
+            models.setdefault(sample.model, []).append(sample)
+        return {
+            model: cls(len(own), share_right(own), votes_at(own), passes_at(own))
+            for model, own in models.items()
+        }
+
+    def pass_at(self, k: int) -> float:
+        """P@k; there must be k trajectories."""
+        return self.passes[k - 1]
+
+    def vote_at(self, k: int) -> float:
+        """V@k; there must be k trajectories."""
+        return self.votes[k - 1]
+
+
+@dataclass(frozen=True, slots=True)
 class ProblemFigures:
     """Accuracy and tokens of the trajectories and deliberations of one problem."""
 
@@ -220,6 +249,8 @@ class RunTally:
         self.prompts: set[str] = set()  # names and hashes of the prompt templates
         self.verifiers: set[str] = set()  # names and versions of verifiers, with those of a judge
         self.thinkers: set[str] = set()  # names of the models, as in the traces
+        self.by_model: list[dict[str, PoolFigures]] = []  # of each pool, in the order of ``rows``
+        self.usage_by_model: dict[str, Usage] = {}  # of trajectories, paid by this run or not
         self.deliberators: set[str] = set()
         self.thoughts = 0  # trajectories with thinking
         self.same_texts = 0  # problems whose trajectories are all the same long text
@@ -231,7 +262,10 @@ class RunTally:
             self.rows.append(ProblemFigures.of(trace))
             self.prompts |= prompts_of(trace)
             self.verifiers |= verifiers_of(trace)
-            self.thinkers |= {trajectory.model for trajectory in trace.pool}
+            self.by_model.append(PoolFigures.by_model(trace.pool))
+            self.thinkers |= self.by_model[-1].keys()
+            for trajectory in trace.pool:
+                self.usage_by_model.setdefault(trajectory.model, no_usage()).add(trajectory)
             self.deliberators |= {deliberation.model for deliberation in trace.deliberations}
             self.thoughts += sum(bool(trajectory.reasoning) for trajectory in trace.pool)
             texts = [f"{t.reasoning}\n{t.answer_text}" for t in trace.pool if t.error is None]

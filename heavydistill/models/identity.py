@@ -101,17 +101,23 @@ def identified(run: ResolvedRun, contact: ServerProbe, saves: bool = False) -> R
         return dataclasses.replace(model, endpoint=endpoint, evidence=known)
 
     config, deliberator = run.config, run.deliberator if run.config.rounds else None
-    changes, evidence = of(run.thinker, deliberator)
-    thinker = run.thinker and seen(run.thinker, changes, evidence)
-    reader = seen(run.deliberator, changes, evidence)
-    run = run.with_endpoint(config.endpoint.model_copy(update=changes))
+    apart, settings = config.thinkers_apart, dict(config.thinkers)
+    here = of(*(thinker for thinker in run.thinkers if thinker.name not in apart), deliberator)
+    thinkers = tuple(seen(t, *(of(t) if t.name in apart else here)) for t in run.thinkers)
+    for thinker in thinkers:
+        if thinker.name in apart:
+            own = settings[thinker.name]
+            settings[thinker.name] = own.model_copy(update={"endpoint": thinker.endpoint})
+    reader = seen(run.deliberator, *here)
+    run = run.with_endpoint(config.endpoint.model_copy(update=here[0]))
+    run = run.with_config(thinkers=settings)
     judge = run.judge
     if judge and config.judge and config.judge.endpoint:
         changes, of_judge = of(judge)
         endpoint = config.judge.endpoint.model_copy(update=changes)
         run = run.with_config(judge=config.judge.model_copy(update={"endpoint": endpoint}))
         judge = seen(judge, changes, of_judge)
-    return dataclasses.replace(run, thinker=thinker, deliberator=reader, judge=judge)
+    return dataclasses.replace(run, thinkers=thinkers, deliberator=reader, judge=judge)
 
 
 def refuse_same_model(before: ResolvedModel, after: ResolvedModel) -> None:

@@ -8,10 +8,12 @@ whether a problem fits into its prompt (``run.generate``).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName, Tools
+from heavydistill.config.thinkers import ThinkerSettings
 from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import (
     Context,
@@ -34,6 +36,7 @@ REQUESTS_PER_REPLICA = 256
 """Requests in flight for each replica of a model that the run serves: vLLM's own default."""
 # Sampling of a judge: votes must be able to differ, and a verdict is one word after short thinking.
 JUDGE_SAMPLING = Sampling(temperature=0.7, top_p=0.95, top_k=0, max_tokens=8192)
+_PRICES = "it with --price-in and --price-out"
 _PROPERTIES_OF_A_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
 
 
@@ -64,7 +67,7 @@ class ResolvedRun:
     """The configuration of a run with its models resolved."""
 
     config: RunConfig  # The configuration, with all values that depend on the models
-    thinker: ResolvedModel | None  # None if the run reads the trajectories of another run
+    thinkers: tuple[ResolvedModel, ...]  # Empty if the run reads the trajectories of another run
     deliberator: ResolvedModel  # Reader of the caches, even if the run has no deliberations
     judge: ResolvedModel | None  # None if no judge is configured
     contexts: tuple[Context, ...] = ()  # The context of each served model, with its source
@@ -72,8 +75,23 @@ class ResolvedRun:
 
     @property
     def models(self) -> list[ResolvedModel]:
-        """Thinker, deliberator and judge, as far as the run uses them."""
-        return [model for model in (self.thinker, self.deliberator, self.judge) if model]
+        """Thinkers, deliberator and judge, as far as the run uses them."""
+        judge = [self.judge] if self.judge else []
+        return [*self.thinkers, self.deliberator, *judge]
+
+    @property
+    def thinker(self) -> ResolvedModel | None:
+        """The only thinker; None if the run reads the trajectories of another run.
+
+        Raises:
+            ConfigError: The run has several thinkers.
+        """
+        if len(self.thinkers) > 1:
+            raise ConfigError(
+                f"thinker names {len(self.thinkers)} models, and this works with one",
+                "Name one model with --thinker; `heavydistill generate` takes several.",
+            )
+        return self.thinkers[0] if self.thinkers else None
 
     @property
     def asks_servers(self) -> bool:
@@ -92,7 +110,8 @@ class ResolvedRun:
         """The model for a stage (see ``models.request``).
 
         Raises:
-            ConfigError: The run has no thinker, because it reads the trajectories of another run.
+            ConfigError: The run has no thinker, because it reads the trajectories of another run,
+                or it has several.
             ValueError: The run has no judge.
         """
         if stage == JUDGE:
@@ -101,12 +120,12 @@ class ResolvedRun:
             return self.judge
         if stage != THINK:
             return self.deliberator
-        if not self.thinker:
+        if not (thinker := self.thinker):
             raise ConfigError(
                 "pools: this run reads the trajectories of another run, so it has no thinker",
                 "Begin a recipe of your own with LoadPools, or use `heavydistill generate`.",
             )
-        return self.thinker
+        return thinker
 
     def with_config(self, **changes: object) -> ResolvedRun:
         """This run with changed configuration values, which must not affect the models."""
@@ -124,10 +143,11 @@ class ResolvedRun:
         judge = self.judge
         if judge and not (config.judge and config.judge.endpoint):
             judge = moved(judge, _judge_endpoint(config))
-        thinker = moved(self.thinker, endpoint) if self.thinker else None
+        apart = config.thinkers_apart
+        thinkers = tuple(m if m.name in apart else moved(m, endpoint) for m in self.thinkers)
         deliberator = moved(self.deliberator, endpoint)
         return dataclasses.replace(
-            self, config=config, thinker=thinker, deliberator=deliberator, judge=judge
+            self, config=config, thinkers=thinkers, deliberator=deliberator, judge=judge
         )
 
 
@@ -154,7 +174,6 @@ def resolve(
         ConfigError: The context of a model is too small for a prompt and a response, the budget is
             in money and a price is unknown, or a model cannot be served here.
     """
-    roles = config.roles
     endpoint, server = located(config.endpoint), None
     if endpoint.start_vllm and (starts or endpoint.context is None):
         server = own_server(to_serve(config))
@@ -164,15 +183,17 @@ def resolve(
     if response and budget:
         longest = max(response + budget, config.think.sampling.max_tokens or 0)
         needed = longest + TEMPLATE_TOKENS
-    endpoint, contexts = _reach(endpoint, roles, contact, needed, config.sampling, context)
-    thinker, deliberator = (profile_at(name, endpoint, config.sampling) for name in roles)
+    name, apart = config.roles[1], _endpoints_apart(config, endpoint)
+    here = (*(thinker for thinker in config.attempts_by_thinker if thinker not in apart), name)
+    endpoint, contexts = _reach(endpoint, here, contact, needed, config.sampling, context)
+    deliberator = profile_at(name, endpoint, config.sampling)
     if deliberator.tokenizer == SERVER:
         endpoint = endpoint.model_copy(update={"tokenizer": SERVER})
-        thinker = dataclasses.replace(thinker, tokenizer=SERVER)
     config = config.model_copy(update={"endpoint": endpoint})
-    _check_budget(config, thinker, deliberator)
+    _check_budget(config)
+    _require_price(config, deliberator, "", _PRICES)
     choice, known = config.deliberate.sampling, deliberator.deliberator
-    reads = _model(roles[1], deliberator, endpoint, stage, choice, known, config.deliberate.d)
+    reads = _model(name, deliberator, endpoint, stage, choice, known, config.deliberate.d)
     room = reads.max_prompt_tokens - config.system_tokens
     budget = budget or min(PAPER_BUDGET_TOKENS, room)
     if budget > room:
@@ -182,23 +203,20 @@ def resolve(
             f"Set cache.budget_tokens to {room} or less{_more_context(deliberator)}.",
         )
     decided: dict[str, object] = {
-        "deliberator": roles[1],
-        "domain": config.domain or thinker.domain,
+        "deliberator": name,
         "cache": config.cache.model_copy(update={"budget_tokens": budget}),
         "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(reads)}),
     }
-    thinks = judge = None
-    if not config.pools:
-        choice, known = config.think.sampling, thinker.thinker
-        thinks = _model(roles[0], thinker, endpoint, "think", choice, known, config.think.k)
-        decided["thinker"] = roles[0]
-        changed = {"sampling": _chosen(thinks), "tools": _tools(config.think.tools, thinks)}
-        decided["think"] = config.think.model_copy(update=changed)
+    thinkers, changes, seen = _thinkers(config, apart, contact)
+    contexts += [context for context in seen if context not in contexts]
+    decided |= {"domain": config.domain or (thinkers[0] if thinkers else reads).profile.domain}
+    decided |= changes
+    judge = None
     if config.judge:
         judge, decided["judge"], seen_by_judge = _judge(config, config.judge, contact)
         contexts += [context for context in seen_by_judge if context not in contexts]
     config = config.model_copy(update=decided)
-    return ResolvedRun(config, thinks, reads, judge, tuple(contexts), server)
+    return ResolvedRun(config, thinkers, reads, judge, tuple(contexts), server)
 
 
 def located(endpoint: Endpoint) -> Endpoint:
@@ -271,15 +289,84 @@ def of_another_model(endpoint: Endpoint) -> Endpoint:
     return endpoint.model_copy(update={**dict.fromkeys(_PROPERTIES_OF_A_MODEL), "extra_body": {}})
 
 
+def _endpoints_apart(config: RunConfig, shared: Endpoint) -> dict[str, Endpoint]:
+    """The endpoints of the thinkers that do not have the run's, by name.
+
+    Of several thinkers, one that is not the deliberator has the run's address, but not the price,
+    context and tokenizer that are set there, which are those of one model.
+    """
+    names, found = config.attempts_by_thinker, {}
+    for name in names:
+        own = config.thinkers.get(name, ThinkerSettings()).endpoint
+        if own:
+            found[name] = located(own)
+        elif shared.base_url and len(names) > 1 and name != config.roles[1]:
+            found[name] = of_another_model(shared)
+    return found
+
+
+def _thinkers(
+    config: RunConfig, apart: dict[str, Endpoint], contact: ServerProbe | None
+) -> tuple[tuple[ResolvedModel, ...], dict[str, object], list[Context]]:
+    """Resolve the thinkers; returns (models, changes of the configuration, contexts apart).
+
+    Raises:
+        ConfigError: Two of them are known by one name; or as ``resolve``.
+    """
+    models: dict[str, ResolvedModel] = {}
+    settings, contexts = {}, list[Context]()
+    for name, count in config.attempts_by_thinker.items():
+        model, seen = _thinker(config, name, count, apart.get(name), contact)
+        if same := models.get(model.profile.name):
+            raise ConfigError(
+                f"thinker: {same.name} and {name} are both called {model.profile.name}, so their "
+                "trajectories could not be told apart",
+                "Name each model once, and rename one of two folders with the same name.",
+            )
+        models[model.profile.name] = model
+        place = model.endpoint if name in apart else None
+        settings[name] = ThinkerSettings(endpoint=place, sampling=_chosen(model))
+        contexts += seen
+    thinkers, changes = tuple(models.values()), dict[str, object]()
+    if thinkers:
+        changes = {"thinker": config.roles[0], "thinkers": settings}
+    think = config.think.model_copy(update={"tools": _tools(config.think.tools, thinkers)})
+    if len(thinkers) == 1 and not config.thinkers:
+        think = think.model_copy(update={"sampling": _chosen(thinkers[0])})
+        changes["thinkers"] = {}
+    return thinkers, changes | {"think": think}, contexts
+
+
+def _thinker(
+    config: RunConfig, name: str, count: int, place: Endpoint | None, contact: ServerProbe | None
+) -> tuple[ResolvedModel, list[Context]]:
+    """Resolve a thinker of ``count`` trajectories; ``place`` is its endpoint, if not the run's."""
+    own, endpoint, contexts = config.thinkers.get(name), config.endpoint, list[Context]()
+    own_sampling = own.sampling if own else SamplingChoice()
+    if place:
+        needed = 2 * (own_sampling.max_tokens or config.think.sampling.max_tokens or 0)
+        endpoint, contexts = _reach(place, (name,), contact, needed, config.sampling)
+    profile = profile_at(name, endpoint, config.sampling)
+    if not place and endpoint.tokenizer == SERVER:
+        profile = dataclasses.replace(profile, tokenizer=SERVER)
+    prices = f"thinkers.{name}.endpoint with base_url, price_in and price_out"
+    _require_price(config, profile, "", prices if place else _PRICES)
+    choice = config.think.sampling.model_copy(update=own_sampling.model_dump(exclude_none=True))
+    stage = THINK if own_sampling == SamplingChoice() else f"thinkers.{name}"
+    return _model(name, profile, endpoint, stage, choice, profile.thinker, count), contexts
+
+
 def _judge(
     config: RunConfig, judge: Judge, contact: ServerProbe | None
 ) -> tuple[ResolvedModel, Judge, list[Context]]:
     """Resolve the judge; returns (judge, completed configuration, its context if not shared)."""
-    run, roles, endpoint = config.endpoint, config.roles, judge.endpoint
+    run, endpoint = config.endpoint, judge.endpoint
+    apart = _endpoints_apart(config, run)
+    roles = [name for name in config.model_names if name not in apart]
     contexts: list[Context] = []
     if run.start_vllm and not endpoint and judge.model not in roles:
         raise ConfigError(
-            f"--start-vllm serves {roles[0]}, but {judge.model} is the judge",
+            f"--start-vllm serves {config.roles[0]}, but {judge.model} is the judge",
             "Name the server of the judge with --set judge.endpoint.base_url=URL.",
         )
     if run.base_url and not endpoint:
@@ -313,16 +400,14 @@ def _judge_endpoint(config: RunConfig) -> Endpoint:
     return endpoint.model_copy(update={"reasoning": "optional", "capabilities": seen})
 
 
-def _check_budget(config: RunConfig, *models: Profile) -> None:
-    if not config.budget:
-        return
-    if not (config.endpoint.is_served or (config.judge and config.judge.endpoint)):
+def _check_budget(config: RunConfig) -> None:
+    places = [config.judge, *config.thinkers.values()]
+    is_served = config.endpoint.is_served or any(place and place.endpoint for place in places)
+    if config.budget and not is_served:
         raise ConfigError(
             f"budget: {config.budget} is for served models; here all models run in this process",
             "Leave out --budget, or name a server with --endpoint.",
         )
-    for profile in models:
-        _require_price(config, profile, "", "it with --price-in and --price-out")
 
 
 def _require_price(config: RunConfig, profile: Profile, role: str, set_it: str) -> None:
@@ -363,14 +448,22 @@ def _more_context(profile: Profile) -> str:
     return "" if profile.kind == "local" else more
 
 
-def _tools(tools: Tools, thinker: ResolvedModel) -> Tools:
+def _tools(tools: Tools, thinkers: Sequence[ResolvedModel]) -> Tools:
     """The tools with the form of their calls.
 
     Raises:
-        ConfigError: The model cannot call tools in the configured form, or the form is not known.
+        ConfigError: The model cannot call tools in the configured form, or the form is not known;
+            or there are several thinkers.
     """
-    if not (tool := tools.python):
+    if not (tool := tools.python) or not thinkers:
         return tools
+    if len(thinkers) > 1:
+        names = ", ".join(model.name for model in thinkers)
+        raise ConfigError(
+            f"think.tools: of the thinkers {names}, only one could run code",
+            "Name one thinker, or leave out --tools.",
+        )
+    thinker = thinkers[0]
     seen = thinker.endpoint.capabilities
     able = "fence" if thinker.is_local else seen.tools if seen else "unknown"
     if thinker.is_local and tool.calls == "server":

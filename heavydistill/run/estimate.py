@@ -16,13 +16,13 @@ deliberated on; loading and start-up.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from heavydistill.heavy import prompts
-from heavydistill.heavy.pruning import Reader
 from heavydistill.heavy.tools import parameters_of
 from heavydistill.models.registry import revision_of
 from heavydistill.models.request import (
@@ -97,6 +97,7 @@ class StageEstimate:
     in_journal: Range  # number of responses in the journal
     amounts: RemainingWork
     means: Means | None  # None if the journal has no responses
+    counter: str = ""  # name of the tokenizer that counted a thinker's prompts
 
     @property
     def is_measured(self) -> bool:
@@ -109,13 +110,12 @@ class Estimate:
     """The estimate of a run. Its stages overlap in time."""
 
     stages: list[StageEstimate]
-    thinker_tokenizer: str  # name of the tokenizer that counted the thinkers' prompts
     skipped: int = 0  # unreadable lines of the journal
 
     @property
-    def thinking(self) -> StageEstimate | None:
-        """Return the thinking stage; None for a run on existing pools."""
-        return next((stage for stage in self.stages if stage.stage == THINK), None)
+    def thinking(self) -> list[StageEstimate]:
+        """Return the stages of the thinkers; none for a run on existing pools."""
+        return [stage for stage in self.stages if stage.stage == THINK]
 
     @property
     def amounts(self) -> RemainingWork:
@@ -131,19 +131,19 @@ def estimate(plan: Plan) -> Estimate:
     """Estimate a checked run without sending a request."""
     run, config = plan.run, plan.config
     journal = Journal(plan.journal) if plan.journal.is_dir() else None
-    models = {THINK: run.thinker, JUDGE: run.judge}
-    models |= {deliberate_stage(n): run.deliberator for n in range(1, config.rounds + 1)}
-    asked = {stage: model for stage, model in models.items() if model}
-    means = _means(journal, asked) if journal else {}
+    asked = [(THINK, thinker) for thinker in run.thinkers]
+    asked += [(JUDGE, run.judge)] if run.judge else []
+    asked += [(deliberate_stage(n), run.deliberator) for n in range(1, config.rounds + 1)]
+    means = _means(journal, asked) if journal else [None] * len(asked)
     stages: list[StageEstimate] = []
     # Prompts with all samples in the journal; responses of other stages in the journal.
     whole, others = len(plan.problems), journal.answered if journal else 0
-    counter = reader_of((run.thinker or run.deliberator).profile.tokenizer)
-    if run.thinker:
-        thinking, whole = _thinking(plan, counter, journal, means.get(THINK))
+    for thinker, of_thinker in zip(run.thinkers, means, strict=False):
+        thinking, prompts_whole = _thinking(plan, thinker, journal, of_thinker)
         stages += [thinking]
+        whole = min(whole, prompts_whole)
         others -= int(thinking.in_journal.low)
-    for stage, model in asked.items():
+    for (stage, model), of_stage in zip(asked, means, strict=True):
         if stage not in (THINK, JUDGE):
             total = len(plan.problems) * model.samples
             answered = min(total, whole * model.samples, others)
@@ -151,7 +151,7 @@ def estimate(plan: Plan) -> Estimate:
             budget = (config.cache.budget_tokens or 0) + TEMPLATE_TOKENS
             budget += config.system_tokens
             read = Range(-(-calls.low // _samples_a_call(model)), total * budget)
-            stages += [_stage(stage, model, Range(0, answered), calls, read, means.get(stage))]
+            stages += [_stage(stage, model, Range(0, answered), calls, read, of_stage)]
     if run.judge and config.judge:
         # Maximum length of the judge's prompt for each problem that may need a judge.
         reader = reader_of(run.judge.profile.tokenizer)
@@ -164,15 +164,15 @@ def estimate(plan: Plan) -> Estimate:
         votes = run.judge.samples * (config.think.k + config.rounds * config.deliberate.d)
         calls, read = Range(0, len(counts) * votes), Range(0, sum(counts) * votes)
         in_journal = Range(0, min(calls.high, others))
-        stages += [_stage(JUDGE, run.judge, in_journal, calls, read, means.get(JUDGE))]
-    return Estimate(stages, counter.name, journal.skipped if journal else 0)
+        stages += [_stage(JUDGE, run.judge, in_journal, calls, read, means[len(run.thinkers)])]
+    return Estimate(stages, journal.skipped if journal else 0)
 
 
 def _thinking(
-    plan: Plan, counter: Reader, journal: Journal | None, means: Means | None
+    plan: Plan, thinker: ResolvedModel, journal: Journal | None, means: Means | None
 ) -> tuple[StageEstimate, int]:
-    """Return (the thinking stage, number of prompts with all samples in the journal)."""
-    config, k, thinker = plan.config, plan.config.think.k, plan.run.in_stage(THINK)
+    """Return (a thinker's stage, number of prompts with all samples in the journal)."""
+    config, k, counter = plan.config, thinker.samples, reader_of(thinker.profile.tokenizer)
     revision = revision_of(thinker.profile, thinker.endpoint) if journal else ""
     tool = config.think.tools.python
     missing: dict[str, int] = {}  # samples per prompt; equal prompts share samples
@@ -203,7 +203,8 @@ def _thinking(
     read, in_journal = Range(least, most), Range(answered, answered)
     turns = 1 + tool.rounds if tool else 1  # each reads what was read and written before
     read = read if turns == 1 else Range(least, calls * turns * thinker.profile.context)
-    return _stage(THINK, thinker, in_journal, Range(calls, calls * turns), read, means), whole
+    stage = _stage(THINK, thinker, in_journal, Range(calls, calls * turns), read, means)
+    return replace(stage, counter=counter.name), whole
 
 
 def _stage(
@@ -283,31 +284,31 @@ def _total(stages: list[StageEstimate]) -> RemainingWork:
     )
 
 
-def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, Means]:
+def _means(journal: Journal, stages: Sequence[tuple[str, ResolvedModel]]) -> list[Means | None]:
     """Return the means of each stage over the journal's responses, sampled if there are many."""
-    asked = {
-        stage: (model.profile.model, model.sampling.model_dump()) for stage, model in models.items()
-    }
-    by_stage: dict[str, list[Record]] = {stage: [] for stage in models}
+    asked = [(stage, model.profile.model, model.sampling.model_dump()) for stage, model in stages]
+    of_stages: list[list[Record]] = [[] for _ in stages]
     for record in islice(journal.answers(shuffled=True), _RECORDS_READ):
-        stage = str(record.asked.get("stage"))
-        if asked.get(stage) == (record.model, record.asked.get("sampling")):
-            by_stage[stage].append(record)
-        if all(len(records) >= _RECORDS_PER_STAGE for records in by_stage.values()):
+        what = (str(record.asked.get("stage")), record.model, record.asked.get("sampling"))
+        if what in asked:
+            of_stages[asked.index(what)].append(record)
+        if all(len(records) >= _RECORDS_PER_STAGE for records in of_stages):
             break
 
     def mean(counts: Sequence[float]) -> float | None:
         counted = [count for count in counts if count >= 0]
         return sum(counted) / len(counted) if counted else None
 
-    means = {}
-    for stage, records in by_stage.items():
-        if responses := [record.response for record in records[:_RECORDS_PER_STAGE]]:
-            means[stage] = Means(
-                responses=len(responses),
-                prompt_tokens=mean([response.prompt_tokens for response in responses]),
-                completion_tokens=mean([response.completion_tokens for response in responses]),
-                cached_tokens=mean([response.cached_tokens for response in responses]),
-                seconds=mean([response.latency_s or -1 for response in responses]),
-            )
-    return means
+    def means(records: list[Record]) -> Means | None:
+        responses = [record.response for record in records[:_RECORDS_PER_STAGE]]
+        if not responses:
+            return None
+        return Means(
+            responses=len(responses),
+            prompt_tokens=mean([response.prompt_tokens for response in responses]),
+            completion_tokens=mean([response.completion_tokens for response in responses]),
+            cached_tokens=mean([response.cached_tokens for response in responses]),
+            seconds=mean([response.latency_s or -1 for response in responses]),
+        )
+
+    return [means(records) for records in of_stages]

@@ -37,6 +37,7 @@ from heavydistill.config.run import RunConfig
 from heavydistill.errors import BudgetError, ConfigError, StoppedError, TeacherError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import ANSWER_TOKENS, frame_tokens
+from heavydistill.metrics.mixing import Mixing
 from heavydistill.metrics.summary import Summary
 from heavydistill.models.contact import ServerProbe
 from heavydistill.models.identity import identified
@@ -47,7 +48,7 @@ from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, re
 from heavydistill.models.vllm.server import KeptServer, OnStart
 from heavydistill.run.batches import in_passes, is_batched
 from heavydistill.run.interrupts import loading
-from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
+from heavydistill.run.pools import PoolsOfRun, read_pools, require_models, with_pools
 from heavydistill.run.result import context_before, earlier, write
 from heavydistill.run.shards import (
     ProcessPool,
@@ -109,6 +110,7 @@ class RunResult:
     summary: Summary  # over all rows, rejects included
     rejects: int  # rows on which a step failed
     missing: int  # problems that an interrupted run has not finished
+    mixing: Mixing | None = None  # comparison of the models in its pools; None for one model
 
     @property
     def is_complete(self) -> bool:
@@ -140,6 +142,7 @@ def check(
     pools = read_pools(config) if config.pools else None
     if pools:
         config = with_pools(config, pools)
+    require_models(config, pools)
     folder, journal = _places(config, asks)
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
     context = context_before(config, folder)
@@ -212,8 +215,8 @@ def _check_roles(run: ResolvedRun, problems: Sequence[Problem]) -> None:
             f"system is set, but the messages of problem {first.id} begin with a system message",
             "Leave one of them out.",
         )
-    for model in (run.thinker, run.deliberator):
-        if with_turns and model and model.is_local:
+    for model in (*run.thinkers, run.deliberator):
+        if with_turns and model.is_local:
             asked = (conversation(each.text, each.history, system) for each in with_turns)
             require_roles(model.profile.model, asked)
 
@@ -417,7 +420,7 @@ def require_endpoints(run: ResolvedRun, contact: ServerProbe) -> None:
     config = run.config
     # A deliberator's prompt may use the whole token budget of its cache.
     deliberator = (run.deliberator if config.rounds else None, config.cache.budget_tokens or 0)
-    for model, prompt in (deliberator, (run.thinker, 0), (run.judge, 0)):
+    for model, prompt in (deliberator, *((each, 0) for each in (*run.thinkers, run.judge))):
         if model and not model.is_local:
             needed = prompt + model.sampling.max_tokens
             contact.require(model.profile.model, model.endpoint, needed)
@@ -501,7 +504,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
 def _check_wordings(run: ResolvedRun, problems: Sequence[Problem]) -> None:
     """Raise ConfigError if there is no wording for the domain of a problem."""
     for problem in {each.domain: each for each in problems}.values():
-        if run.thinker:
+        if run.thinkers:
             prompts.for_thinker(problem, run.config)
         if run.config.rounds:
             for_reader(problem, run.config)

@@ -42,16 +42,16 @@ def unlearnt_prompts(run: ResolvedRun, problems: Sequence[Problem]) -> Iterator[
     config = run.config
     asked = {}
     one_of_each = list({problem.domain: problem for problem in problems}.values())
-    if run.thinker:
+    if run.thinkers:
         asked["thinker"] = {for_thinker(problem, config).version for problem in one_of_each}
     if config.rounds and config.deliberate.task == "deliberate":
         asked["deliberator"] = {for_reader(problem, config).version for problem in one_of_each}
-    models = dict(zip(("thinker", "deliberator"), config.roles, strict=True))
-    for role, versions in asked.items():
-        record = _record(models[role])
+    models = [("thinker", model.name) for model in run.thinkers]
+    for role, model in (*models, ("deliberator", config.roles[1])):
+        record = _record(model)
         learnt = _learnt(record, role) if record else []
-        if learnt and (others := versions - {*learnt}):
-            yield UnlearntPrompts(models[role], sorted(others), learnt)
+        if learnt and (others := asked.get(role, set()) - {*learnt}):
+            yield UnlearntPrompts(model, sorted(others), learnt)
 
 
 def _record(model: str) -> TrainingRecord | None:

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from heavydistill.config.files import sha256_of
-from heavydistill.config.run import Attempts, RunConfig, load_config
+from heavydistill.config.run import EACH_MODEL, Attempts, RunConfig, load_config
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError, ImpossibleControlError, ProblemsError
 from heavydistill.experiments.controls import other_pools
 from heavydistill.heavy.judge_votes import FAILED, rule_of
 from heavydistill.metrics.controls import kind_of
-from heavydistill.schema import Problem, Trace, Trajectory, from_row
+from heavydistill.schema import UNKNOWN_MODEL, Problem, Trace, Trajectory, from_row
 from heavydistill.store.traces import (
     REJECTS_FOLDER,
     count_rows,
@@ -193,6 +193,22 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     tree["think"]["k"], tree["pools_sha256"] = pools.k, digest
     fix = f"The pools have up to {pools.k} trajectories; correct the key, or give other pools."
     return parse(RunConfig, tree, f"pools {config.pools}: ", fix)
+
+
+def require_models(config: RunConfig, pools: PoolsOfRun | None) -> None:
+    """Raise ConfigError if caches are to show each model, but there is one, or one has no name."""
+    models = pools.models if pools else {*config.attempts_by_thinker}
+    fix = "Choose another cache.selection, or "
+    if config.cache.selection != EACH_MODEL:
+        return
+    if models & {"", UNKNOWN_MODEL}:
+        why = "there are trajectories without a model's name"
+        fix += "import them with --columns model=COLUMN."
+    elif len(models) == 1:
+        why, fix = f"all trajectories are by {min(models)}", f"{fix}name several: --thinker a,b."
+    else:
+        return
+    raise ConfigError(f"cache.selection is {EACH_MODEL}, but {why}", fix)
 
 
 def run_behind(config: RunConfig) -> RunConfig | None:

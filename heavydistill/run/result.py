@@ -21,7 +21,10 @@ from heavydistill.config.files import json_of, text_in
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.comparison import Model, leaves
-from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.metrics.counts import Usage
+from heavydistill.metrics.mixing import Mixing, mixing_of
+from heavydistill.metrics.problem_figures import RunTally
+from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.metrics.tool_use import ToolUse
 from heavydistill.models.registry import revision_of
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun
@@ -70,7 +73,7 @@ def write(
     old: Path | None,
     left_out: int = 0,
     voted: Collection[str] | None = None,
-) -> tuple[Summary, int, int]:
+) -> tuple[Summary, int, int, Mixing | None]:
     """Write the folder of a run, and check that every problem has exactly one row.
 
     Args:
@@ -83,7 +86,8 @@ def write(
         voted: See ``summarize``.
 
     Returns:
-        (summary over all rows, number of rejects, number of problems without a row).
+        (summary over all rows, number of rejects, number of problems without a row, comparison of
+        the models in the pools if there are several).
 
     Raises:
         RunError: Rows are missing, or the disk is full.
@@ -98,7 +102,9 @@ def write(
     kept = [place for place in places if not place.status.startswith(FAILED)]
     rejected = [place for place in places if place.status.startswith(FAILED)]
     used = ToolUse()
-    summary = _priced(summarize(used.counted(_traces(places)), voted), run)
+    tally = RunTally(used.counted(_traces(places)), voted)
+    mixing = _priced_models(mixing_of(tally), run)
+    summary = _priced(summary_of(tally), mixing, run)
     missing = len(wanted) - len(places)
     write_traces(_traces(kept), folder / TRACES_FOLDER)
     if rejected:
@@ -113,12 +119,14 @@ def write(
     }
     if used.trajectories:
         record["tools"] = dataclasses.asdict(used)
+    if mixing:
+        record["mixing"] = dataclasses.asdict(mixing)
     if licences := _licences(run.config.pools):
         record["licences"] = licences
     with writing(folder):
         (folder / "config.yaml").write_text(dump_config(run.config), encoding="utf-8")
         (folder / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
-    return summary, len(rejected), missing
+    return summary, len(rejected), missing, mixing
 
 
 def _licences(pools: str | None) -> list[str]:
@@ -152,16 +160,17 @@ def made_by(run: ResolvedRun) -> dict[str, object]:
     The thinker is null for pools of another run; the deliberator is null if D is 0.
     """
 
-    def made(model: ResolvedModel | None) -> dict[str, object] | None:
-        if model is None:
+    def made(models: Sequence[ResolvedModel]) -> dict[str, object] | None:
+        if not models:
             return None
-        revision = revision_of(model.profile, model.endpoint)
-        return dataclasses.asdict(Model(model.profile.name, revision))
+        revisions = (revision_of(model.profile, model.endpoint) for model in models)
+        names = " and ".join(model.profile.name for model in models)
+        return dataclasses.asdict(Model(names, " and ".join(filter(None, revisions))))
 
     return {
         "heavydistill": heavydistill.__version__,
-        "thinker": made(run.thinker),
-        "deliberator": made(run.deliberator if run.config.rounds else None),
+        "thinker": made(run.thinkers),
+        "deliberator": made([run.deliberator] if run.config.rounds else []),
     }
 
 
@@ -245,24 +254,52 @@ def _check_rows(wanted: dict[str, Problem], out: list[str], interrupted: bool) -
         )
 
 
-def _priced(summary: Summary, run: ResolvedRun) -> Summary:
+def _priced(summary: Summary, mixing: Mixing | None, run: ResolvedRun) -> Summary:
     """Return the summary with the cost of each stage whose price and tokens are known."""
-    models = {
-        "thinking": run.thinker or run.deliberator,
-        "deliberating": run.deliberator,
-        **({"judging": run.judge} if run.judge else {}),
-    }
-    usage = {}
-    for stage, used in summary.usage.items():
-        model = models[stage].profile
-        cost = model.usd(used.prompt, used.completion, used.cached)
-        known = used.unknown_completion < used.requests or not used.requests
-        usage[stage] = dataclasses.replace(
-            used,
-            cost_usd=round(cost, 6) if cost is not None and known else None,
-            has_cached_price=bool(model.price and model.price.usd_per_mtok_cached is not None),
-        )
+    usage = dict(summary.usage)
+    if mixing and len(run.thinkers) > 1:
+        usage["thinking"] = _sum_of_costs(usage["thinking"], [m.usage for m in mixing.models])
+    else:
+        usage["thinking"] = _with_cost(usage["thinking"], [*run.thinkers, run.deliberator][0])
+    for stage, model in (("deliberating", run.deliberator), ("judging", run.judge)):
+        if model and stage in usage:
+            usage[stage] = _with_cost(usage[stage], model)
     return dataclasses.replace(summary, usage=usage)
+
+
+def _priced_models(mixing: Mixing | None, run: ResolvedRun) -> Mixing | None:
+    """Return the comparison with the cost of each thinker whose price and tokens are known."""
+    if not mixing:
+        return None
+    thinkers = {thinker.profile.name: thinker for thinker in run.thinkers}
+    models = [
+        dataclasses.replace(each, usage=_with_cost(each.usage, thinkers[each.name]))
+        if each.name in thinkers
+        else each
+        for each in mixing.models
+    ]
+    return dataclasses.replace(mixing, models=models)
+
+
+def _with_cost(used: Usage, model: ResolvedModel) -> Usage:
+    profile = model.profile
+    cost = profile.usd(used.prompt, used.completion, used.cached)
+    known = used.unknown_completion < used.requests or not used.requests
+    return dataclasses.replace(
+        used,
+        cost_usd=round(cost, 6) if cost is not None and known else None,
+        has_cached_price=bool(profile.price and profile.price.usd_per_mtok_cached is not None),
+    )
+
+
+def _sum_of_costs(used: Usage, parts: Sequence[Usage]) -> Usage:
+    """Return the usage of several models with the sum of their costs, if each is known."""
+    costs = [part.cost_usd for part in parts if part.cost_usd is not None]
+    return dataclasses.replace(
+        used,
+        cost_usd=round(sum(costs), 6) if len(costs) == len(parts) else None,
+        has_cached_price=all(part.has_cached_price for part in parts if part.cost_usd),
+    )
 
 
 def _places(files: Iterable[Path]) -> Iterator[tuple[_Place, Problem]]:

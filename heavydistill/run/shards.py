@@ -371,7 +371,7 @@ def shards_of(
     own = tuple(server or ()) if run.config.endpoint.start_vllm else ()
     shared = dataclasses.replace(
         run,
-        thinker=run.thinker and part(run.thinker),
+        thinkers=tuple(map(part, run.thinkers)),
         deliberator=part(run.deliberator),
         judge=run.judge and part(run.judge),
     )

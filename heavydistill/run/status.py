@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from heavydistill.config.files import json_of, text_in
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Balance, account_of, balance_of
-from heavydistill.models.resolve import ResolvedRun
+from heavydistill.models.resolve import ResolvedModel, ResolvedRun
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import name_alone
 
@@ -78,7 +78,7 @@ class Status:
     version: int = _VERSION  # version of the file format
     began: float = 0.0  # start of the run in seconds since 1970
     at: float = 0.0  # time of this status in seconds since 1970
-    thinker: str  # name of the thinker; empty if pools are read
+    thinker: str  # name of the thinker, or names; empty if pools are read
     deliberator: str  # name of the deliberator
     k: int  # K, trajectories per problem
     d: int  # D, deliberations per cache
@@ -149,13 +149,13 @@ class StatusWriter:
     def begin(self) -> None:
         """Count from nothing: the pipeline starts, once more if the run has several passes."""
         config, run = self._run.config, self._run
-        thinker, deliberator = map(name_alone, config.roles)
+        thinkers = " and ".join(map(name_alone, config.attempts_by_thinker))
         with self._lock:
             self._steps = _stages(run, self._problems)
             self._status = Status(
                 began=self._began,
-                thinker="" if config.pools else thinker,
-                deliberator=deliberator,
+                thinker=thinkers,
+                deliberator=name_alone(config.roles[1]),
                 k=config.think.k,
                 d=config.deliberate.d,
                 problems=self._problems,
@@ -351,10 +351,23 @@ def running(run: Path) -> tuple[str, Status] | None:
     return None
 
 
+def thinking_steps(run: ResolvedRun) -> dict[str, ResolvedModel]:
+    """Return the thinker of each step that samples trajectories, by the name of the step."""
+    several = len(run.thinkers) > 1
+    return {f"{_THINKS}_{n}" if several else _THINKS: t for n, t in enumerate(run.thinkers, 1)}
+
+
+def thinking_stages(run: ResolvedRun) -> dict[str, ResolvedModel]:
+    """Return the thinkers by the names of their stages."""
+    several = len(run.thinkers) > 1
+    return {f"{THINKING}, {t.profile.name}" if several else THINKING: t for t in run.thinkers}
+
+
 def _stages(run: ResolvedRun, total: int) -> dict[str, StageStatus]:
     """Return the status of each step that uses a model, by step name."""
     config, rounds = run.config, run.config.rounds
-    names = {} if config.pools else {_THINKS: (THINKING, config.think.k)}
+    thinking = zip(thinking_steps(run), thinking_stages(run).items(), strict=True)
+    names = {step: (name, thinker.samples) for step, (name, thinker) in thinking}
     if run.judge:
         names["judge_pool"] = ("judging trajectories", 0)
     for n in range(1, rounds + 1):
@@ -372,7 +385,8 @@ def _count(stage: StageStatus, row: Row, step: str) -> None:
     """Count a row that left the step of a stage."""
     stage.done += 1
     stage.from_journal += row.get("from_journal", 0)
-    for sample in () if step.startswith("judge_") else _samples(row, step):
+    samples = () if step.startswith("judge_") else _samples(row, step)
+    for sample in samples[-stage.per_problem :]:  # the last of the pool are this thinker's
         stage.finished += 1
         stage.prompt_tokens += max(0, sample["prompt_tokens"])
         stage.completion_tokens += max(0, sample["completion_tokens"])
@@ -384,7 +398,7 @@ def _count(stage: StageStatus, row: Row, step: str) -> None:
 
 def _samples(row: Row, step: str) -> list[Row]:
     """Return the generations of a row that the step made; a failed row may have none."""
-    if step == _THINKS or step.endswith("pool"):
+    if step.startswith(_THINKS) or step.endswith("pool"):
         return list(row.get("pool", ()))
     round = int(step.rpartition("_")[2])
     return [each for each in row.get("deliberations", ()) if each["round"] == round]

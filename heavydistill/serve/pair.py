@@ -133,19 +133,19 @@ def resolved(config: ServeConfig, contact: ServerProbe | None) -> ResolvedRun:
     apart = config.serve.deliberator_endpoint
     if apart is None:
         run = resolve(config, contact)
-        thinker = run.thinker
+        thinkers = run.thinkers
     else:  # each role as that of a run of its own, in which both roles have its model
         both: dict[str, object] = {"teacher": thinker_name, "thinker": None, "deliberator": None}
         alone = both | {"cache": CacheChoice(), "deliberate": Deliberating()}
         of_thinker = resolve(config.model_copy(update=alone), contact)
-        thinker, domain = of_thinker.thinker, of_thinker.config.domain
+        thinkers, domain = of_thinker.thinkers, of_thinker.config.domain
         both["teacher"] = deliberator_name
         alone = both | {"endpoint": apart, "think": Think(), "domain": domain}
         with _naming("serve.deliberator_endpoint"):
             run = resolve(config.model_copy(update=alone), contact)
     run = with_tokenizer(run)
     decided = {name: getattr(run.config, name) for name in ("domain", "cache")}
-    run = replace(run, config=config.model_copy(update=decided), thinker=thinker)
+    run = replace(run, config=config.model_copy(update=decided), thinkers=thinkers)
     for unlearnt in unlearnt_prompts(run, [Problem(id="", text="?", reference="", verifier="")]):
         learnt, asked = " and ".join(unlearnt.learnt), " and ".join(unlearnt.asked)
         _log.warning(

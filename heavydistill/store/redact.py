@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from heavydistill.config.run import RunConfig
+from heavydistill.config.thinkers import shares_of
 from heavydistill.heavy.prompts import own_versions
 from heavydistill.schema import Generation, Trace
 
@@ -31,8 +32,18 @@ def portable_config(config: RunConfig) -> dict[str, object]:
     source = Path(tree["problems"]["source"])
     if source.suffix in (".jsonl", ".parquet"):
         tree["problems"]["source"] = source.name
-    for role in ("teacher", "thinker", "deliberator"):
+    for role in ("teacher", "deliberator"):
         tree[role] = tree[role] and name_alone(tree[role])
+    if config.thinker:
+        shares = shares_of(config.thinker)
+        several = (f"{name_alone(name)}={share}" for name, share in shares.items())
+        tree["thinker"] = ",".join(several) if len(shares) > 1 else name_alone(config.thinker)
+    tree["thinkers"] = {
+        name_alone(name): {**own, "endpoint": key_variable_of(own["endpoint"])}
+        for name, own in tree["thinkers"].items()
+    }
+    if not config.thinkers:  # as in versions that had no such key
+        del tree["thinkers"]
     if versions := own_versions(config):  # the words may be somebody else's
         tree["prompts"] = versions
     if config.judge and tree["judge"]:

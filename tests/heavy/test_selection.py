@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -97,3 +98,13 @@ def test_stratified_rounds_a_half_at_random():
     pool = pool_of("1", *"12")
     kept = [chosen("stratified", pool, 1, seed)[0].is_correct for seed in range(400)]
     assert 150 < sum(kept) < 250
+
+
+def test_each_model_is_taken_in_turn():
+    pool = [
+        replace(each, model=model)
+        for each, model in zip(pool_of("1", "1", "2", "3", "2", "3", "3"), "aaaabc", strict=True)
+    ]
+    for seed in range(20):
+        selected = chosen("each_model", pool, 4, seed)
+        assert Counter(each.model for each in selected) == {"a": 2, "b": 1, "c": 1}

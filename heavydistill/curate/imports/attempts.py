@@ -20,7 +20,6 @@ from heavydistill.models.thinking import split_reasoning
 from heavydistill.problems.tables import choices
 from heavydistill.schema import Failure, FinishReason, Trajectory
 
-UNKNOWN_MODEL = "unknown"
 THINK_TAGS = ("<think>", "</think>")
 TEXT_KEYS = (
     *("answer_text", "generation", "response", "solution", "completion"),

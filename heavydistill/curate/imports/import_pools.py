@@ -41,12 +41,14 @@ import heavydistill
 from heavydistill.config.run import Problems
 from heavydistill.config.sets import FormatName, ImportConfig
 from heavydistill.config.yaml import as_section
-from heavydistill.curate.imports.attempts import ATTEMPT_FIELDS, UNKNOWN_MODEL, ImportedAttempt
+from heavydistill.curate.imports.attempts import ATTEMPT_FIELDS, ImportedAttempt
 from heavydistill.curate.imports.formats import FORMATS, LICENCE
 from heavydistill.curate.imports.outputs import by_seed
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.heavy import voting
-from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.metrics.mixing import Mixing, mixing_of
+from heavydistill.metrics.problem_figures import RunTally
+from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.problems.columns import DEFAULT_VERIFIER, FIELDS, columns_of
 from heavydistill.problems.loading import OnChecked, fit_problems, refusal
 from heavydistill.problems.options import orders_kept
@@ -54,6 +56,7 @@ from heavydistill.problems.tables import Table, TableRow, choices
 from heavydistill.schema import (
     OK,
     TOO_FEW_USABLE,
+    UNKNOWN_MODEL,
     Label,
     Problem,
     Trace,
@@ -124,6 +127,7 @@ class ImportResult:
     record: dict[str, Any]  # Content of ``import.json``
     marker: CommonMarker | None  # Likely answer marker, if many answers have no final answer
     reference_marker: str = ""  # Marker of the references that nobody configured
+    mixing: Mixing | None = None  # Comparison of the models in the pools; None for one model
 
 
 def import_pools(
@@ -145,7 +149,8 @@ def import_pools(
         with VerdictPool(config.verify) as judges:
             traces = _traces(pools, judges, tally, show)
             write_traces(traces, new / TRACES_FOLDER)
-        summary = summarize(read_traces(new))
+        run_tally = RunTally(read_traces(new))
+        summary, mixing = summary_of(run_tally), mixing_of(run_tally)
         if not tally.without_cost:
             summary.usage["thinking"].cost_usd = tally.cost_usd
         record = _record(config, pools, tally)
@@ -156,6 +161,7 @@ def import_pools(
             "option_orders_kept": orders_kept(pools.problems),
             "left_out": sum(each.rows for each in pools.left_out.values()),
             "licences": sorted(pools.licences),
+            **({"mixing": dataclasses.asdict(mixing)} if mixing else {}),
         }
         for name, content in (("summary.json", numbers), (RECORD, record)):
             text = json.dumps(content, indent=2, ensure_ascii=False)
@@ -164,7 +170,7 @@ def import_pools(
         if summary.trajectories.has_many_unanswered:
             given = config.problems.verifier_args
             marker = shared_marker(read_traces(new), given, config.verify)
-    return ImportResult(folder, summary, tally.labels, record, marker, pools.marker)
+    return ImportResult(folder, summary, tally.labels, record, marker, pools.marker, mixing)
 
 
 class ImportedPools:

@@ -32,7 +32,7 @@ def to_serve(config: RunConfig) -> ProfileFile:
             has neither a profile nor weights; or vLLM would serve it as another model.
         TeacherError: The configuration of an adapter or its base cannot be read.
     """
-    roles = dict.fromkeys(config.roles)
+    roles = [name for name in config.model_names if name not in config.thinkers_apart]
     adapters = {
         name: adapter for name in roles if is_checkpoint(name) and (adapter := adapter_of(name))
     }

@@ -29,6 +29,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.experiments.crossing import CROSSING
+from heavydistill.metrics.mixing import Mixing, mixing_of
 from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.report.grid import counted, listed
@@ -73,6 +74,7 @@ class RunFigures:
     is_own_usage: bool  # whether `usage` is the recorded one; rows also count reused pools
     thinkers: list[str]
     deliberators: list[str]
+    mixing: Mixing | None  # comparison of the models in its pools; None for one model
     problems: frozenset[int]  # hashes of the problems, valid only in this process
 
 
@@ -91,11 +93,16 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
         usage = TypeAdapter(dict[str, Usage]).validate_python(source.recorded["usage"])
     except (KeyError, ValidationError):
         usage = None
+    try:
+        mixing = TypeAdapter(Mixing).validate_python(source.recorded["mixing"])
+    except (KeyError, ValidationError):
+        mixing = mixing_of(tally)
     return RunFigures(
         summary=summary if usage is None else dataclasses.replace(summary, usage=usage),
         is_own_usage=usage is not None,
         thinkers=sorted({name_of(model) for model in tally.thinkers}),
         deliberators=sorted({name_of(model) for model in tally.deliberators}),
+        mixing=mixing,
         problems=frozenset(hash((row.problem, *row.question)) for row in tally.rows),
     )
 

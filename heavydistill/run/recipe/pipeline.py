@@ -1,9 +1,9 @@
 """Connects the steps of a run: load, sample, verify, then N rounds of cache, deliberate, verify.
 
-With pools there is no sampling, without deliberations there are no rounds, and with a judge each
-``verify`` is followed by a judging step. A custom recipe needs the steps and ``pace_of``,
-``window_of``, ``llm_of``, ``counting_of`` and ``judge_of``; these functions take the result of
-``models.resolve.resolve`` (see ``pipelines/heavy.py``).
+With pools there is no sampling, several thinkers sample one after the other, without deliberations
+there are no rounds, and with a judge each ``verify`` is followed by a judging step. A custom recipe
+needs the steps and ``pace_of``, ``window_of``, ``llm_of``, ``counting_of`` and ``judge_of``; these
+functions take the result of ``models.resolve.resolve`` (see ``pipelines/heavy.py``).
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from heavydistill.models.ledger import account_held, account_of, alone
 from heavydistill.models.profiles import LOCAL_BATCH as LOCAL_BATCH
 from heavydistill.models.profiles import Pace as Pace
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
-from heavydistill.models.resolve import ResolvedRun
+from heavydistill.models.resolve import ResolvedModel, ResolvedRun
 from heavydistill.run.batches import refuse_open
 from heavydistill.run.recipe.llm import HeavyLLM
 from heavydistill.run.recipe.steps import BuildCaches, LabelTraces, LoadPools, LoadProblems, Verify
 from heavydistill.run.recipe.tasks import Deliberate, JudgeUndecided, SampleTrajectories
 from heavydistill.run.recipe.tool_rounds import SampleWithTools
 from heavydistill.run.runner import HeavyPipeline, OnBatch
+from heavydistill.run.status import thinking_steps
 from heavydistill.schema import Trace, arrow_schema
 
 
 def pace_of(run: ResolvedRun, stage: str) -> Pace:
     """Return the batch sizes of a stage; ``stage`` as in ``models.request``."""
-    model = run.in_stage(stage)
+    return _pace(run.in_stage(stage))
+
+
+def _pace(model: ResolvedModel) -> Pace:
     return Pace.of(model.profile, model.samples, model.endpoint)
 
 
@@ -36,8 +40,7 @@ def window_of(run: ResolvedRun) -> int:
     """Return the maximum number of rows in the pipeline: twice what the stages process at once."""
     rounds = run.config.rounds
     rows = rounds * pace_of(run, deliberate_stage(1)).rows
-    if run.thinker:
-        rows += pace_of(run, THINK).rows
+    rows += sum(_pace(thinker).rows for thinker in run.thinkers)
     if run.judge:
         rows += (1 + rounds) * pace_of(run, JUDGE).rows
     return 2 * rows
@@ -52,7 +55,11 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
         replay: Whether to read every response from the journal, without a request.
         holder: Name of the shard in the account; see ``models.ledger.Ledger``.
     """
-    config, model = run.config, run.in_stage(stage)
+    return _llm(run, run.in_stage(stage), stage, replay, holder)
+
+
+def _llm(run: ResolvedRun, model: ResolvedModel, stage: str, replay: bool, holder: str) -> HeavyLLM:
+    config = run.config
     pays = model.endpoint.is_served and config.journal and not replay
     return HeavyLLM.resolved(
         model.profile,
@@ -135,17 +142,18 @@ def paying(run: ResolvedRun) -> Iterator[None]:
         yield
 
 
-def _sampling_of(run: ResolvedRun, llm: HeavyLLM, pace: Pace) -> SampleTrajectories:
-    """Return the step that samples trajectories, with tools if the thinker has any."""
-    config, thinker = run.config, run.in_stage(THINK)
-    tool = config.think.tools.python
+def _sampling_of(
+    run: ResolvedRun, name: str, thinker: ResolvedModel, llm: HeavyLLM
+) -> SampleTrajectories:
+    """Return the step that samples a thinker's trajectories, with tools if it has any."""
+    config, pace, tool = run.config, _pace(thinker), run.config.think.tools.python
     kind = SampleWithTools if tool else SampleTrajectories
     context = thinker.profile.context
     tools = {"tool": tool, "sandboxing": config.verify.sandbox, "context": context} if tool else {}
     return kind(
-        name="sample_trajectories",
+        name=name,
         llm=llm,
-        num_generations=config.think.k,
+        num_generations=thinker.samples,
         domain=config.domain,
         language=config.language,
         prompts=config.prompts,
@@ -175,7 +183,7 @@ def build_heavy_pipeline(
     """
     config = run.config
     deliberate = pace_of(run, deliberate_stage(1))
-    think = deliberate if config.pools else pace_of(run, THINK)
+    think = _pace(run.thinkers[-1]) if run.thinkers else deliberate
     pipeline = HeavyPipeline("heavy", arrow_schema(Trace), on_batch, window_of(run))
     shard = {"first": part[0], "every": part[1], "batch_size": LOCAL_BATCH}
     with pipeline:
@@ -196,7 +204,10 @@ def build_heavy_pipeline(
                 plugins=config.plugins,
                 known_unfit=known_unfit,
                 **shard,
-            ) >> _sampling_of(run, llm_of(run, THINK, replay, holder), think)
+            )
+            for name, thinker in thinking_steps(run).items():
+                llm = _llm(run, thinker, THINK, replay, holder)
+                last = last >> _sampling_of(run, name, thinker, llm)
         last = last >> Verify(
             name="verify_pool", column="pool", verify=config.verify, input_batch_size=think.batch
         )

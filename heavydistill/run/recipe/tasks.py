@@ -128,7 +128,10 @@ class EpisodeTask(HeavyTask):
 
 
 class SampleTrajectories(EpisodeTask):
-    """Samples ``num_generations`` independent trajectories per problem, without verdicts."""
+    """Samples ``num_generations`` independent trajectories per problem, without verdicts.
+
+    They follow those that another thinker's step has put into the pool, if any.
+    """
 
     domain: str = "general"  # domain of problems without a domain
     language: Language = "en"
@@ -144,12 +147,15 @@ class SampleTrajectories(EpisodeTask):
 
     def begun(self, row: Row) -> tuple[Episode, list[SampleAsk]]:
         """Return the episode of a problem, which asks for trajectories."""
-        episode = episode_of(row, Rules(k=int(self.num_generations)), thinker=self._prompt(row))
+        own = {column: value for column, value in row.items() if column != "pool"}
+        episode = episode_of(own, Rules(k=int(self.num_generations)), thinker=self._prompt(row))
         return episode, _samples(episode)
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """Return the columns with the pool and the version of the prompt."""
-        pool = list(map(to_row, self.episode_after(row, samples).pool))
+        before = row.get("pool", [])
+        numbered = [each | {"index": len(before) + each["index"]} for each in samples]
+        pool = [*before, *map(to_row, self.episode_after(row, numbered).pool)]
         return {"pool": pool, "thinker_prompt_version": self._prompt(row).version}
 
     def _prompt(self, row: Row) -> Prompt:
