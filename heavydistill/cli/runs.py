@@ -181,8 +181,8 @@ def _print_marker(finished: RunResult, plan: Plan, console: Console) -> None:
 def _print_finished(finished: RunResult, plan: Plan, console: Console, full: bool) -> None:
     """Print the result, the folder and the next commands; exit with code 1 if incomplete."""
     from heavydistill.problems.procedural import MICRO_MODELS
+    from heavydistill.report.comparison import print_mixing
     from heavydistill.report.faults import unjudged_lines
-    from heavydistill.report.mixing import print_mixing
     from heavydistill.report.summary import print_summary, tool_lines
     from heavydistill.run.result import tools_used
 

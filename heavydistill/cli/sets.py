@@ -314,8 +314,8 @@ def import_(
     the thinker of those that the verifier accepts.
     """
     from heavydistill.curate.imports.import_pools import SOLUTIONS_FORMAT, import_pools
+    from heavydistill.report.comparison import print_mixing
     from heavydistill.report.faults import unjudged_lines
-    from heavydistill.report.mixing import print_mixing
     from heavydistill.report.summary import marker_found, marker_value, print_summary
 
     console = Console()

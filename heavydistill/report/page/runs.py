@@ -94,15 +94,15 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
     except (KeyError, ValidationError):
         usage = None
     try:
-        mixing = TypeAdapter(Mixing).validate_python(source.recorded["mixing"])
+        recorded = TypeAdapter(Mixing).validate_python(source.recorded["mixing"])
     except (KeyError, ValidationError):
-        mixing = mixing_of(tally)
+        recorded = None
     return RunFigures(
         summary=summary if usage is None else dataclasses.replace(summary, usage=usage),
         is_own_usage=usage is not None,
         thinkers=sorted({name_of(model) for model in tally.thinkers}),
         deliberators=sorted({name_of(model) for model in tally.deliberators}),
-        mixing=mixing,
+        mixing=recorded or mixing_of(tally),
         problems=frozenset(hash((row.problem, *row.question)) for row in tally.rows),
     )
 

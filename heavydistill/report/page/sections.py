@@ -27,7 +27,7 @@ from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
 from heavydistill.report import comparison as compared
 from heavydistill.report import controls as controlled
 from heavydistill.report import grid as grids
-from heavydistill.report import mixing, steps
+from heavydistill.report import steps
 from heavydistill.report import summary as run
 from heavydistill.report.experiments import widths
 from heavydistill.report.grid import Grid, Line, Value, counted, difference, listed, marked, share
@@ -229,7 +229,6 @@ def environment() -> jinja2.Environment:
     made.globals |= {"plots": plots, "summary": run, "steps": steps, "compared": compared}
     made.globals |= {
         "controlled": controlled,
-        "mixing": mixing,
         "sizes": widths,
         "headline": _headline,
         "metric_names": NAMES,
