@@ -61,6 +61,7 @@ def doctor(
     asked = run_config(keys, config, benchmark)
     endpoint = located(asked.endpoint).model_copy(update={"capabilities": Capabilities()})
     fresh = asked.model_copy(update={"endpoint": endpoint})
+    _require_one_thinker(asked)
     results = []
     for title, findings, note in _sections(fresh, console):
         rows = table(console, "Check", "Result", "Finding", numbers=1)
@@ -84,6 +85,14 @@ def doctor(
     print_command("Next", ["heavydistill", "generate", *sys.argv[2:]], console)
 
 
+def _require_one_thinker(config: RunConfig) -> None:
+    if len(config.attempts_by_thinker) > 1:
+        raise ConfigError(
+            f"doctor examines one thinker at a time, not {config.thinker}",
+            "Give each as --teacher, with --endpoint and the address of its server.",
+        )
+
+
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:
     """Yield (title, findings, note below) of each table, as soon as its checks end."""
     from heavydistill.doctor import Finding, machine
@@ -93,11 +102,6 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     # Before anything large is loaded.
     number = 0 if config.pools else len(load(config.problems, config.verify))
     endpoint, roles = config.endpoint, config.roles
-    if len(config.attempts_by_thinker) > 1:
-        raise ConfigError(
-            f"doctor examines one thinker at a time, not {config.thinker}",
-            "Give each as --teacher, with --endpoint and the address of its server.",
-        )
     models = {name: registry.profile_at(name, endpoint, config.sampling) for name in roles}
     contact = ServerProbe()
     for profile in models.values():

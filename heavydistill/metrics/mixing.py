@@ -19,10 +19,16 @@ from dataclasses import dataclass
 
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.intervals import Interval, bootstrap_mean, bootstrap_statistic
-from heavydistill.metrics.problem_figures import RunTally, most_common
+from heavydistill.metrics.problem_figures import (
+    PoolFigures,
+    ProblemFigures,
+    RunTally,
+    most_common,
+)
 from heavydistill.schema import UNKNOWN_MODEL
 
 _FEWEST_VOTES = 3
+_Pool = ProblemFigures | PoolFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,35 +66,26 @@ def mixing_of(tally: RunTally) -> Mixing | None:
         return None
     unnamed = sum(used.requests for name, used in usage.items() if name in ("", UNKNOWN_MODEL))
     names = [] if unnamed else list(usage)
-    pairs = list(zip(tally.rows, tally.by_model, strict=True))
-    fewest = [
-        min((of[name].k if name in of else 0 for name in names), default=0) for _, of in pairs
-    ]
-    k = most_common(fewest)
-    compared = [pair for pair, count in zip(pairs, fewest, strict=True) if k and count >= k]
+    k, compared = _compared(tally, names)
     # For each problem, the mixed pool and then each model alone.
-    votes = [
-        [each.vote_at(k) for each in (row, *(of[name] for name in names))] for row, of in compared
-    ]
-    passes = [
-        [each.pass_at(k) for each in (row, *(of[name] for name in names))] for row, of in compared
-    ]
-    right = [{name for name, figures in of.items() if figures.mean} for _, of in compared]
+    votes = [[each.vote_at(k) for each in pools] for pools in compared]
+    passes = [[each.pass_at(k) for each in pools] for pools in compared]
+    right = [[n for n, alone in enumerate(pools[1:]) if alone.mean] for pools in compared]
     models = [
         Alone(
             name=name,
             mean_at_k=bootstrap_mean([of[name].mean for of in tally.by_model if name in of]),
-            vote_at_k=_mean(votes, place),
-            pass_at_k=_mean(passes, place),
-            only=right.count({name}),
+            vote_at_k=_mean(votes, place + 1),
+            pass_at_k=_mean(passes, place + 1),
+            only=right.count([place]),
             usage=usage[name],
         )
-        for place, name in enumerate(names, 1)
+        for place, name in enumerate(names)
     ]
     return Mixing(
         k=k,
         problems=len(compared),
-        left_out=len(pairs) - len(compared),
+        left_out=len(tally.rows) - len(compared),
         unnamed=unnamed,
         models=models,
         mean_at_k=bootstrap_mean([row.mean for row in tally.rows]),
@@ -97,6 +94,20 @@ def mixing_of(tally: RunTally) -> Mixing | None:
         vote_gain=_gain(votes) if k >= _FEWEST_VOTES else None,
         pass_gain=_gain(passes) if k > 1 else None,
     )
+
+
+def _compared(tally: RunTally, names: Sequence[str]) -> tuple[int, list[list[_Pool]]]:
+    """k, and for each problem with k trajectories of each model the mixed pool and these."""
+    pairs = list(zip(tally.rows, tally.by_model, strict=True))
+    fewest = [
+        min((of[name].k if name in of else 0 for name in names), default=0) for _, of in pairs
+    ]
+    k = most_common(fewest)
+    return k, [
+        [row, *(of[name] for name in names)]
+        for (row, of), count in zip(pairs, fewest, strict=True)
+        if k and count >= k
+    ]
 
 
 def _mean(values: Sequence[Sequence[float]], column: int) -> Interval | None:

@@ -236,6 +236,12 @@ def on_same_pools(
     }
 
 
+def _is_one_text(pool: Sequence[Generation]) -> bool:
+    """Whether all trajectories have the same text, which is too long to be equal by chance."""
+    texts = [f"{t.reasoning}\n{t.answer_text}" for t in pool if t.error is None]
+    return len(texts) > 1 and len(set(texts)) == 1 and len(texts[0]) >= _NO_CHANCE
+
+
 class RunTally:
     """Figures of each problem of a run, and counts over all its traces.
 
@@ -248,10 +254,9 @@ class RunTally:
         self.rows: list[ProblemFigures] = []  # one per problem, in the order of the traces
         self.prompts: set[str] = set()  # names and hashes of the prompt templates
         self.verifiers: set[str] = set()  # names and versions of verifiers, with those of a judge
-        self.thinkers: set[str] = set()  # names of the models, as in the traces
         self.by_model: list[dict[str, PoolFigures]] = []  # of each pool, in the order of ``rows``
         self.usage_by_model: dict[str, Usage] = {}  # of trajectories, paid by this run or not
-        self.deliberators: set[str] = set()
+        self.deliberators: set[str] = set()  # names of the models, as in the traces
         self.thoughts = 0  # trajectories with thinking
         self.same_texts = 0  # problems whose trajectories are all the same long text
         self.readers: Counter[str] = Counter()  # number of caches by token counter
@@ -262,15 +267,10 @@ class RunTally:
             self.rows.append(ProblemFigures.of(trace))
             self.prompts |= prompts_of(trace)
             self.verifiers |= verifiers_of(trace)
-            self.by_model.append(PoolFigures.by_model(trace.pool))
-            self.thinkers |= self.by_model[-1].keys()
-            for trajectory in trace.pool:
-                self.usage_by_model.setdefault(trajectory.model, no_usage()).add(trajectory)
+            self._add_models(trace.pool)
             self.deliberators |= {deliberation.model for deliberation in trace.deliberations}
             self.thoughts += sum(bool(trajectory.reasoning) for trajectory in trace.pool)
-            texts = [f"{t.reasoning}\n{t.answer_text}" for t in trace.pool if t.error is None]
-            is_one_text = len(texts) > 1 and len(set(texts)) == 1
-            self.same_texts += is_one_text and len(texts[0]) >= _NO_CHANCE
+            self.same_texts += _is_one_text(trace.pool)
             self.readers.update(cache.reader for cache in trace.caches)
             trajectories.add(trace.pool)
             deliberations.add(trace.deliberations)
@@ -289,6 +289,16 @@ class RunTally:
         }
         if judges.requests:
             self.usage["judging"] = judges
+
+    def _add_models(self, pool: Sequence[Generation]) -> None:
+        self.by_model.append(PoolFigures.by_model(pool))
+        for trajectory in pool:
+            self.usage_by_model.setdefault(trajectory.model, no_usage()).add(trajectory)
+
+    @property
+    def thinkers(self) -> set[str]:
+        """Names of the models of trajectories, as in the traces."""
+        return set(self.usage_by_model)
 
     @property
     def rules(self) -> set[str]:

@@ -16,7 +16,6 @@ deliberated on; loading and start-up.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
