@@ -458,6 +458,11 @@ class RunConfig(Section):
                 f"thinkers has {', '.join(unknown)}, but the {others}. Correct the name, or leave "
                 "it out."
             )
+        if self.think.tools.python and len(counts) > 1:
+            raise ValueError(
+                f"think.tools: of the thinkers {', '.join(counts)}, only one could run code. Name "
+                "one thinker, or leave out --tools."
+            )
         return self
 
     @model_validator(mode="after")

@@ -67,14 +67,17 @@ def measure_stopping(run: Path, out: Path) -> stopping.StoppingReport:
 
 
 def models_of(run: Path) -> dict[type[Generation], ResolvedModel]:
-    """The models of a run by what they write; none if its configuration or a model is unknown."""
+    """The models of a run by what they write; none if its configuration or a model is unknown, and
+    none of the trajectories if several thinkers share them."""
     try:
         config = load_config(run / "config.yaml").model_copy(update={"budget": None})
         resolved = resolve(config, starts=False)
     except UserError:
         return {}
-    models = {Trajectory: resolved.thinker, Deliberation: resolved.deliberator}
-    return {kind: model for kind, model in models.items() if model}
+    models: dict[type[Generation], ResolvedModel] = {Deliberation: resolved.deliberator}
+    if len(resolved.thinkers) == 1:
+        models[Trajectory] = resolved.thinkers[0]
+    return models
 
 
 def prices_of(models: Mapping[type[Generation], ResolvedModel]) -> stopping.Usd:

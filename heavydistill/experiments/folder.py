@@ -60,7 +60,7 @@ class ExperimentFolder:
 
 def reading_pools(config: RunConfig, **changes: object) -> RunConfig:
     """Return the configuration without a thinker, for a run on existing pools, with ``changes``."""
-    nobody = {
+    nobody: dict[str, object] = {
         "thinker": None,
         "thinkers": {},
         "think": Think(min_k=config.think.min_k),

@@ -452,18 +452,11 @@ def _tools(tools: Tools, thinkers: Sequence[ResolvedModel]) -> Tools:
     """The tools with the form of their calls.
 
     Raises:
-        ConfigError: The model cannot call tools in the configured form, or the form is not known;
-            or there are several thinkers.
+        ConfigError: The model cannot call tools in the configured form, or the form is not known.
     """
     if not (tool := tools.python) or not thinkers:
         return tools
-    if len(thinkers) > 1:
-        names = ", ".join(model.name for model in thinkers)
-        raise ConfigError(
-            f"think.tools: of the thinkers {names}, only one could run code",
-            "Name one thinker, or leave out --tools.",
-        )
-    thinker = thinkers[0]
+    (thinker,) = thinkers  # the configuration has refused several
     seen = thinker.endpoint.capabilities
     able = "fence" if thinker.is_local else seen.tools if seen else "unknown"
     if thinker.is_local and tool.calls == "server":

@@ -309,7 +309,7 @@ def test_the_plan_asks_for_deliberations_alone(pools, capsys):
     plan = checked(pools, deliberate__d=2, deliberate__rounds=2)
     told = estimate(plan)
     assert [stage.stage for stage in told.stages] == ["deliberate_1", "deliberate_2"]
-    assert told.thinking is None and told.amounts.calls == Range(20, 20)
+    assert not told.thinking and told.amounts.calls == Range(20, 20)
     print_plan(plan, Console(width=300), in_full=True)
     printed = capsys.readouterr().out
     assert "thinking" not in printed and "thinkers" not in printed

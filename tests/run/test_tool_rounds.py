@@ -222,6 +222,7 @@ def test_what_cannot_work_is_said_before_the_run(tmp_path: Path) -> None:
             ("--set", "think.tools.python.total_seconds=1"): "less than seconds",
             (*SERVER, "--set", "verify.sandbox.memory_mb=99999999"): "memory",
             (*SERVER, "--batch"): "a batch takes hours",
+            (*SERVER, "--thinker", "caller,other"): "only one could run code",
         }.items():
             done = run_command(*arguments(tmp_path, server, *more))
             assert done.returncode == 2 and said in done.stdout + done.stderr, done
