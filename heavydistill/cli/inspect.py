@@ -97,7 +97,7 @@ def print_figures(folder: Path, console: Console) -> None:
     from heavydistill.report.controls import print_controlled, print_headline
     from heavydistill.report.experiments.widths import print_widths
     from heavydistill.report.page.runs import figures, find
-    from heavydistill.report.summary import print_summary
+    from heavydistill.report.summary import print_summary, tool_lines
 
     changed, controls = folder / COMPARISON, folder / CONTROLS
     controlled = read_controlled(controls) if controls.is_file() else None
@@ -113,6 +113,7 @@ def print_figures(folder: Path, console: Console) -> None:
         found = figures(source, read_files(source.files))
         print_summary(found.summary, console, full=True)
         comparison.print_mixing(found.mixing, console, full=True)
+        print_lines(tool_lines(found.tools), console)
     if controlled:
         print_controlled(controlled, console)
     if (widths := folder / WIDTHS).is_file():

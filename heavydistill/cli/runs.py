@@ -194,8 +194,7 @@ def _print_finished(finished: RunResult, plan: Plan, console: Console, full: boo
         say(f"Not deliberated on: {few} problem(s) with {least}", console)
     if finished.rejects:
         say(f"Failed in a step: {finished.rejects} row(s), see {folder}/rejects", console)
-    if used := tools_used(folder):
-        print_lines(tool_lines(used), console)
+    print_lines(tool_lines(tools_used(folder)), console)
     print_lines(unjudged_lines(summary, folder), console)
     _print_marker(finished, plan, console)
     for line in remarks(summary, plan.run):

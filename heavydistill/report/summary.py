@@ -153,8 +153,10 @@ def _result_lines(summary: Summary) -> Iterator[str]:
     yield from unreported_lines(summary)
 
 
-def tool_lines(used: ToolUse) -> Iterator[str]:
-    """Yield what the trajectories did with their tools."""
+def tool_lines(used: ToolUse | None) -> Iterator[str]:
+    """Yield what the trajectories did with their tools; nothing if they called none."""
+    if not used:
+        return
     each = (
         f"{used.rounds / used.trajectories:.1f} rounds and {used.seconds / used.trajectories:.1f} s"
     )

@@ -126,6 +126,11 @@ def test_faulty_calls_are_answered_as_typed_errors_and_calls_beside_text_are_run
     assert first.reasoning == "Two at once." and first.answer_text == "\\boxed{50}"
     sent = server.requests[-1]["messages"]
     assert [turn["role"] for turn in sent[-3:]] == ["assistant", "tool", "tool"]
+    told = "Errors of tools: 2 exception, 2 unknown_tool, 2 bad_arguments, 2 closed, 2 timeout"
+    run_command("report", tmp_path / "run")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    for text in (done.stdout, run_command("show", tmp_path / "run").stdout, page):
+        assert "Tools: 2 of 2 trajectories ran code" in text and told in " ".join(text.split())
 
 
 def fencing(body: Body) -> Answer:

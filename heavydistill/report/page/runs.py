@@ -32,6 +32,7 @@ from heavydistill.metrics.experiments.crossing import CROSSING
 from heavydistill.metrics.mixing import Mixing, mixing_of
 from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import Summary, summary_of
+from heavydistill.metrics.tool_use import ToolUse
 from heavydistill.report.grid import counted, listed
 from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
@@ -75,6 +76,7 @@ class RunFigures:
     thinkers: list[str]
     deliberators: list[str]
     mixing: Mixing | None  # comparison of the models in its pools; None for one model
+    tools: ToolUse | None  # what its thinkers did with tools; None if they called none
     problems: frozenset[int]  # hashes of the problems, valid only in this process
 
 
@@ -85,7 +87,8 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
         ConfigError: The run is finished and has no verdicts.
         RunError: There are no traces.
     """
-    tally = RunTally(traces)
+    tools = ToolUse()
+    tally = RunTally(tools.counted(traces))
     summary = summary_of(tally)
     if not (tally.verifiers or source.unfinished):  # an unfinished run may still get verdicts
         raise _nothing_judged(source.name, summary)
@@ -103,6 +106,7 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
         thinkers=sorted({name_of(model) for model in tally.thinkers}),
         deliberators=sorted({name_of(model) for model in tally.deliberators}),
         mixing=recorded or mixing_of(tally),
+        tools=tools if tools.trajectories else None,
         problems=frozenset(hash((row.problem, *row.question)) for row in tally.rows),
     )
 
