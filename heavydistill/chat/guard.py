@@ -28,8 +28,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.chat.template import TAGS, Chat
+from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
+from heavydistill.models.thinking import COMMON_TAGS
 from heavydistill.store.sets.set_rows import SftRow
 
 _SHOWN = 60
@@ -85,12 +86,12 @@ def sides_of(row: SftRow | Mapping[str, Any]) -> list[SftRow | Mapping[str, Any]
     sides: list[SftRow | Mapping[str, Any]] = []
     for side, generation in (("chosen", "generation"), ("rejected", "rejected_generation")):
         (turn,) = row[side]
-        thinking, _, answer = turn["content"].rpartition(TAGS[1])
+        thinking, _, answer = turn["content"].rpartition(COMMON_TAGS[1])
         sides.append(
             {
                 **row,
                 "completion": row[side],
-                "reasoning": turn.get("reasoning_content") or thinking.removeprefix(TAGS[0]),
+                "reasoning": turn.get("reasoning_content") or thinking.removeprefix(COMMON_TAGS[0]),
                 "answer_text": answer,
                 "generation": row[generation],
             }
@@ -176,9 +177,9 @@ class Inspection:
     def _tags(self, asked: str, whole: str) -> Iterable[tuple[str, str]]:
         """Yield faults unless at most one pair of tags separates thinking and answer."""
         turn = whole[len(asked) - len(self._chat.opener) :]
-        opens, closes = map(turn.count, TAGS)
-        counted = f"it has {opens} {TAGS[0]} and {closes} {TAGS[1]}"
-        own = [tag for tag in TAGS if tag in self._reasoning or tag in self._answer]
+        opens, closes = map(turn.count, COMMON_TAGS)
+        counted = f"it has {opens} {COMMON_TAGS[0]} and {closes} {COMMON_TAGS[1]}"
+        own = [tag for tag in COMMON_TAGS if tag in self._reasoning or tag in self._answer]
         if own:
             yield "tags_doubled", f"{own[0]} stands in the text itself, so {counted}"
         elif max(opens, closes) > 1:
@@ -189,8 +190,8 @@ class Inspection:
             at = turn.rfind(self._answer)
             # Split at the first occurrence, because a short thinking such as ">" also occurs in the
             # tags.
-            between = turn[:at].split(self._reasoning, 1)[-1] if at >= 0 else TAGS[1]
-            if not between.strip() or (closes and TAGS[1] not in between):
+            between = turn[:at].split(self._reasoning, 1)[-1] if at >= 0 else COMMON_TAGS[1]
+            if not between.strip() or (closes and COMMON_TAGS[1] not in between):
                 yield "tags_lost", f"between thinking and answer is nothing but {between!r}"
 
     def _end(self, text: str) -> Iterable[tuple[str, str]]:

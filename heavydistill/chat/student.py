@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from heavydistill.chat.guard import Fault, Inspection
 from heavydistill.chat.template import (
     MENDED_BY_HAND,
-    TAGS,
     Chat,
     Tokens,
     lacks_template,
@@ -42,6 +41,7 @@ from heavydistill.models.hub_files import has_chat_template
 from heavydistill.models.local.adapter import adapter_of
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import conversation
+from heavydistill.models.thinking import COMMON_TAGS
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Turn
 from heavydistill.store.sets.set_rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
@@ -184,7 +184,7 @@ class Student:
         text = f"{reasoning}\n{answer_text}"
         read = "\n".join(message["content"] for message in asked)
         fault = tokens.fault
-        if not fault and any(tag in text for tag in TAGS):
+        if not fault and any(tag in text for tag in COMMON_TAGS):
             fault = "its text holds a think tag, and would part in another place"
         elif not fault and (control := self.chat.control_token(f"{read}\n{text}")):
             fault = f"its text holds {control}, which the student takes for a control token"
@@ -328,9 +328,9 @@ def _continued(start: FittedTemplate, note: str, only_plain: bool) -> Iterator[F
         ending += chat.tokenizer.eos_token or ""
     _, kept, behind = thought.rpartition(_REASONING)
     own = behind.partition(_ANSWER)[0]
-    closing = own if kept and TAGS[1] in own else f"\n{TAGS[1]}\n\n"
+    closing = own if kept and COMMON_TAGS[1] in own else f"\n{COMMON_TAGS[1]}\n\n"
     texts = {
-        "OPENING": "" if chat.opens_thinking else f"{TAGS[0]}\n",
+        "OPENING": "" if chat.opens_thinking else f"{COMMON_TAGS[0]}\n",
         "CLOSING": closing,
         "EMPTY": closing.lstrip() if chat.opens_thinking else "",
         "ENDING": ending,
@@ -372,7 +372,7 @@ def _turn(form: Form, reasoning: str, answer_text: str) -> Message:
     reasoning, answer_text = reasoning.strip(), answer_text.strip()
     if form == "field":
         return ThoughtfulMessage(role="assistant", content=answer_text, reasoning_content=reasoning)
-    thinking = f"{TAGS[0]}\n{reasoning}\n{TAGS[1]}\n\n" if reasoning else ""
+    thinking = f"{COMMON_TAGS[0]}\n{reasoning}\n{COMMON_TAGS[1]}\n\n" if reasoning else ""
     return Message(role="assistant", content=thinking + answer_text)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heavydistill.errors import ConfigError
+from heavydistill.models.thinking import COMMON_TAGS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 Messages = Sequence[Mapping[str, object]]
 MENDED_BY_HAND = "Give a repaired one with --chat-template FILE, or take another student."
 
-TAGS = ("<think>", "</think>")
 """Tags around thinking in a text."""
 
 _PROBE = "3f9c1a57 question"
@@ -96,7 +96,7 @@ class Chat:
     @property
     def opens_thinking(self) -> bool:
         """Return whether the opener ends inside a think tag, so responses lack the opening tag."""
-        return self.opener.count(TAGS[0]) > self.opener.count(TAGS[1])
+        return self.opener.count(COMMON_TAGS[0]) > self.opener.count(COMMON_TAGS[1])
 
     def render(self, messages: Messages, opens: bool = False) -> str:
         """Render a conversation; with ``opens``, append the generation prompt.
@@ -161,7 +161,7 @@ class Chat:
     def _control(self) -> re.Pattern[str] | None:
         added = self.tokenizer.added_tokens_decoder.items()
         control = {token.content for id, token in added if token.special or id in self.stops}
-        names = sorted(control - {*TAGS})
+        names = sorted(control - {*COMMON_TAGS})
         return re.compile("|".join(map(re.escape, names))) if names else None
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.chat.student import Student
-from heavydistill.chat.template import TAGS
 from heavydistill.config.files import json_of, text_in
 from heavydistill.config.prompts import NO_PROMPTS, OwnPrompts, Wording
 from heavydistill.config.run import CacheChoice, RunConfig, load_config
@@ -49,6 +48,7 @@ from heavydistill.heavy.cache import recut
 from heavydistill.heavy.episode import Episode, Rules
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
+from heavydistill.models.thinking import COMMON_TAGS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.problems.procedural import MICRO_MODELS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
@@ -300,7 +300,7 @@ class BuildState:
         cache = of_trace.cache
         most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
         # The tags are of the wording, since every cache has those of its texts broken.
-        plain = re.sub("|".join(TAGS), "", cache.prompt)
+        plain = re.sub("|".join(COMMON_TAGS), "", cache.prompt)
         _, control_tokens = defuse(plain, self.student.reader.control_tokens)
         problem, reader = of_trace.problem, self.student.reader
         tokens = self.student.prompt_tokens(cache.prompt, problem.history)

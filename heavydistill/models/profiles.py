@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.config.yaml import Section, parse, read_yaml
+from heavydistill.models.thinking import COMMON_TAGS, Tags
 
 Distillation = Literal["allowed", "restricted", "unknown"]
 GpuCount = Literal[1, 2, 4, 8]
@@ -284,7 +285,7 @@ class Profile:
     context: int  # Maximum tokens of prompt and response together
     context_is_known: bool = True  # False if the context is assumed
     thinks: bool = False  # Whether the model is known to think
-    think_tags: tuple[str, str] | None = ("<think>", "</think>")  # None if the text has no tags
+    think_tags: Tags | None = COMMON_TAGS  # None if the text has no tags
     extra_body: Mapping[str, object] = field(default_factory=dict)  # Parameters added to requests
     routing: Mapping[str, object] = field(default_factory=dict)
     """Parameters added to requests that choose the host; see ``ProviderTerms.routing``."""

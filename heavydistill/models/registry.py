@@ -45,12 +45,13 @@ from heavydistill.models.profiles import (
     provider_at,
 )
 from heavydistill.models.request import Engine
+from heavydistill.models.thinking import COMMON_TAGS
 from heavydistill.models.tokenizer import SERVER
 from heavydistill.store.redact import name_alone
 
 _PROBLEM_TOKENS = 8192  # maximum tokens reserved for the problem, if half of the context is larger
 plugins.ship("teacher", shipped("configs/teachers"))
-_COMMON_TAGS = Thinking(tags=("<think>", "</think>"))
+_COMMON_TAGS = Thinking(tags=COMMON_TAGS)
 
 
 def profile_file(name: str) -> ProfileFile | None:

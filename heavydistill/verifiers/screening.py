@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 
 from heavydistill.errors import ProblemsError
+from heavydistill.models.thinking import COMMON_TAGS
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.base import (
@@ -25,8 +26,7 @@ from heavydistill.verifiers.base import (
     undecided,
 )
 
-THINKING_ENDS = "</think>"
-_THINKING_BEGINS = "<think>"
+_THINKING_BEGINS, THINKING_ENDS = COMMON_TAGS
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 

@@ -7,9 +7,10 @@ from students import QUESTION, REASONING, checkpoint, real_template, row_of
 
 from heavydistill.chat.guard import Inspection, guard
 from heavydistill.chat.student import Student
-from heavydistill.chat.template import TAGS, Chat
+from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import load, thinker_prompt
+from heavydistill.models.thinking import COMMON_TAGS
 
 DATED = "the date in its prompts is always 2025-01-01"
 NAMED = "thinking is handed to it as `thinking`"
@@ -94,7 +95,7 @@ def test_a_template_is_taken_with_and_without_thinking(named):
         student.chat.decode(Inspection(student.chat, row).tokens.completion) for row in rows
     )
     assert REASONING in thinking and thinking.index(REASONING) < thinking.index("The product is")
-    assert any(tag in plain for tag in TAGS) == (name in ALWAYS_TAGGED)
+    assert any(tag in plain for tag in COMMON_TAGS) == (name in ALWAYS_TAGGED)
 
 
 def test_prompts_are_those_of_the_model(named):

@@ -16,11 +16,10 @@ from types import MappingProxyType
 from typing import Any
 
 from heavydistill.errors import ProblemsError
-from heavydistill.models.thinking import split_reasoning
+from heavydistill.models.thinking import COMMON_TAGS, split_reasoning
 from heavydistill.problems.tables import choices
 from heavydistill.schema import Failure, FinishReason, Trajectory
 
-THINK_TAGS = ("<think>", "</think>")
 TEXT_KEYS = (
     *("answer_text", "generation", "response", "solution", "completion"),
     *("content", "output", "text", "answer"),
@@ -68,7 +67,7 @@ def attempt_of(
     reasoning = next((known[key] for key in _REASONING_KEYS if known.get(key)), "")
     _require_texts(where, text, reasoning)
     given = {name: _first(known, keys, beside.get(name)) for name, keys in _KEYS.items()}
-    inline, answer = split_reasoning(text or "", THINK_TAGS)
+    inline, answer = split_reasoning(text or "", COMMON_TAGS)
     reasoning = "\n\n".join(filter(None, (reasoning.strip(), inline)))
     finish, error, failure = _ending(given["finish_reason"], reasoning, answer)
     if _HALF_CHARACTER.search(reasoning + answer):

@@ -50,7 +50,7 @@ from heavydistill.models.request import (
     discard,
     user_turn,
 )
-from heavydistill.models.thinking import decoded, split_reasoning
+from heavydistill.models.thinking import COMMON_TAGS, Tags, decoded, split_reasoning
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +92,7 @@ class LocalEngine:
     def __init__(
         self,
         model: str,
-        think_tags: tuple[str, str] | None = ("<think>", "</think>"),
+        think_tags: Tags | None = COMMON_TAGS,
         batch_tokens: int | None = None,
         on_tokens: Callable[[int], None] = lambda tokens: None,
     ) -> None:

@@ -19,9 +19,9 @@ from heavydistill.models.hub_files import file_in
 from heavydistill.models.local.adapter import Adapter, adapter_of
 from heavydistill.models.profiles import Flags, ProfileFile
 from heavydistill.models.registry import is_checkpoint, nearest, profile_file, profile_of_weights
+from heavydistill.models.thinking import COMMON_TAGS
 
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # vLLM compiles its kernels for these
-_TAGS = ("<think>", "</think>")
 
 
 def to_serve(config: RunConfig) -> ProfileFile:
@@ -84,7 +84,7 @@ def _refuse_hidden_thinking(name: str) -> None:
     except (OSError, ValueError):  # what is missing is said with the profile
         tree = {}
     special = [token["content"] for token in tree.get("added_tokens", ()) if token["special"]]
-    if tags := [tag for tag in _TAGS if tag in special]:
+    if tags := [tag for tag in COMMON_TAGS if tag in special]:
         raise ConfigError(
             f"{name} marks its thinking by control tokens ({' '.join(tags)}), which vLLM leaves "
             "out of its answers",

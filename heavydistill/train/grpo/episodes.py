@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, get_args
 
-from heavydistill.chat.template import TAGS, Chat
+from heavydistill.chat.template import Chat
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts as wordings
@@ -34,7 +34,7 @@ from heavydistill.heavy.pruning import Reader
 from heavydistill.heavy.tools import Fields
 from heavydistill.models.request import Message, conversation
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
-from heavydistill.models.thinking import decoded, split_reasoning
+from heavydistill.models.thinking import COMMON_TAGS, decoded, split_reasoning
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import OK, Cache, LeftOutReason, Problem, Trajectory
 from heavydistill.train.rollouts.problem_rows import problem_of
@@ -194,8 +194,8 @@ class Episodes:
 
     def _fields(self, ask: SampleAsk, row: EpisodeRow) -> Fields:
         written = row.completion
-        text = decoded(self._chat.tokenizer, written.ids, TAGS)
-        reasoning, answer_text = split_reasoning(text, TAGS)
+        text = decoded(self._chat.tokenizer, written.ids, COMMON_TAGS)
+        reasoning, answer_text = split_reasoning(text, COMMON_TAGS)
         return {
             "index": ask.index,
             "model": "policy",

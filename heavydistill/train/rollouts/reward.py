@@ -41,10 +41,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from heavydistill.chat.template import TAGS, Chat
+from heavydistill.chat.template import Chat
 from heavydistill.heavy.judge_votes import FAILED as JUDGE_FAILED
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
+from heavydistill.models.thinking import COMMON_TAGS
 from heavydistill.schema import Claim, Problem, Verdict
 from heavydistill.text.claims import read_claims
 from heavydistill.train.guards import ALL_RIGHT, ALL_WRONG
@@ -61,7 +62,7 @@ UNANSWERED = {
 }
 _LEAST_REPEATED = 16  # characters; verifiers handle shorter texts
 _OF_PARTS = ("code",)  # verifiers with partial scores, which become the reward
-_THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
+_THINKING = re.compile(f"\\s*{COMMON_TAGS[0]}(.*?){COMMON_TAGS[1]}(.*)", re.DOTALL)
 METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers", "cut_off")
 """Kinds of rewards; the share of each kind among the responses is logged as ``verdict/NAME``."""
 UNDECIDED = "undecided/"
@@ -193,7 +194,7 @@ class VerdictReward:
         text = self._chat.decode(ids[:end])
         if self._chat.control_token(text):
             return MALFORMED
-        return f"{TAGS[0]}{text}" if self._chat.opens_thinking else text
+        return f"{COMMON_TAGS[0]}{text}" if self._chat.opens_thinking else text
 
 
 def rewards(
@@ -230,7 +231,7 @@ def _parted(written: str | Reward) -> tuple[str | None, str] | Reward:
     """Split a response into (thinking or None, answer); return a reward if it is malformed."""
     if isinstance(written, Reward):
         return written
-    tags = [written.count(tag) for tag in TAGS]
+    tags = [written.count(tag) for tag in COMMON_TAGS]
     if tags == [0, 0]:
         return None, written
     if tags == [1, 0]:

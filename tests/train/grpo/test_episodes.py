@@ -11,10 +11,11 @@ from samples import cache_of
 from tiny_rollouts import END, STUDENT, tokenizer
 
 from heavydistill.chat.student import stops_of
-from heavydistill.chat.template import TAGS, Chat
+from heavydistill.chat.template import Chat
 from heavydistill.config.run import Problems, RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
+from heavydistill.models.thinking import COMMON_TAGS
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Problem, Trajectory
@@ -241,8 +242,8 @@ def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(verd
 
     reading = AutoTokenizer.from_pretrained(STUDENT)
     if is_control:
-        reading.add_special_tokens({"additional_special_tokens": [*TAGS]})
-        assert {*TAGS} <= {*reading.all_special_tokens}
+        reading.add_special_tokens({"additional_special_tokens": [*COMMON_TAGS]})
+        assert {*COMMON_TAGS} <= {*reading.all_special_tokens}
     playing = Episodes(
         run(), Chat(reading, stops_of(STUDENT)), ReaderTokenizer(STUDENT), 2048, 1, 64
     )
