@@ -332,14 +332,6 @@ def compare_sides(
     if before and frozen:
         rows = on_same_pools(before.tally.rows, frozen.tally.rows)
         on_before = [runs[0], (rows, frozen.tally.rounds)]
-    vote_pairs = deliberation_pairs = None
-    # The vote of a subset of the trajectories is not a single answer, only an expected value.
-    voting = [id for id in problems if max(rows[id].k for rows, _ in runs) <= k]
-    if before and voting and before.run.summary.k == after.run.summary.k:
-        vote_pairs = paired(*([rows[id].vote > _HALF for id in voting] for rows, _ in runs))
-    if before and deliberated:
-        firsts = ([rows[id].round(last).first_right for id in problems] for rows, last in runs)
-        deliberation_pairs = paired(*firsts)
     return Comparison(
         heavydistill=heavydistill.__version__,
         versions=versions,
@@ -350,8 +342,8 @@ def compare_sides(
         **changes(problems),
         by_verifier=by("verifier"),
         by_family=by("family"),
-        vote_pairs=vote_pairs,
-        deliberation_pairs=deliberation_pairs,
+        vote_pairs=_vote_pairs(sides, runs, problems),
+        deliberation_pairs=_deliberation_pairs(runs, problems) if deliberated else None,
         **_claim_changes(
             *([rows[id].round(last).claims for id in problems] for rows, last in runs)
         ),
@@ -360,6 +352,27 @@ def compare_sides(
         frozen_steps=_step_changes(problems, on_before) if on_before else {},
         minus_controls=_control_changes(before, after) if before else {},
     )
+
+
+def _vote_pairs(
+    sides: Sequence[Side], runs: Sequence[_Run], problems: Sequence[str]
+) -> Pairs | None:
+    """The votes of two runs with the same K, paired by problem."""
+    k, *others = (side.run.summary.k for side in sides)
+    if others != [k]:
+        return None
+    # The vote of a subset of the trajectories is not a single answer, only an expected value.
+    voting = [id for id in problems if max(rows[id].k for rows, _ in runs) <= k]
+    if not voting:
+        return None
+    return paired(*([rows[id].vote > _HALF for id in voting] for rows, _ in runs))
+
+
+def _deliberation_pairs(runs: Sequence[_Run], problems: Sequence[str]) -> Pairs | None:
+    """The first deliberations of two runs, paired by problem."""
+    if len(runs) == 1:
+        return None
+    return paired(*([rows[id].round(last).first_right for id in problems] for rows, last in runs))
 
 
 def read_comparison(path: Path) -> Comparison:

@@ -130,6 +130,7 @@ _ASKS_BOUND = re.compile(r"\b(?:least|most|m(?:in|ax)im\w+|[a-z]{3,}est)\b", re.
 
 # Text before the box: the beginning of its line, words and signs that change its value, an operand
 # beside it, another value.
+# "2. ", "- $", "(a) \(", "| 3 | ":
 _BEGINS = re.compile(
     r"(?:^|(?<=\n))[ \t>]*(?:#+|[-*•]|\d{1,2}[.)]|\([a-z\d]{1,3}\)|\|(?:[^\n]*\|)?)?\s*"
     r"(?:\\[\[(]|\$\$?|\\begin\{[a-zA-Z*]{1,20}\})?\s*\Z"
@@ -137,6 +138,7 @@ _BEGINS = re.compile(
 _SUBJECT = (
     r"\b(?:number|sum|total|amount|probability|chance|share|fraction|percentage|area|value|set)\b"
 )
+# "it is not ", "some would say ", "nearly ", "twice ", "a third of ", "x <", "−":
 _CHANGED_BEFORE = re.compile(
     r"(?:(?:\b(?:not|never|cannot|neither|nor|wrong|incorrect|invalid|mistake)|n['’]t)"
     r"(?:[\s*:\"“'()$]+(?!but\b)\w+){0,3}[\s*:\"“'()$]*"
@@ -165,7 +167,8 @@ _ABOUT_OTHERS = re.compile(
 # those of relations too.
 _CONCLUSION = r"therefore|because|implies|iff|(?:Long)?[rR]ightarrow|text[a-z]{0,2}|mathrm|mbox"
 _NEUTRAL = rf"(?:{_CONCLUSION}|in|equiv|approx|simeq|cong|to|[a-zA-Z]*arrow)(?![a-zA-Z])"
-# A blank stands for layout or for a delimiter of formulas.
+# "3", "x ", "5! ", "2 : ", "\sqrt ", "(1, ", ") "; a blank stands for layout or for a delimiter of
+# formulas.
 _OPERAND_BEFORE = re.compile(
     r"(?:[0-9](?:\.{1,3}|[…,:])?|\d!|[²³½¼¾π∞°%]"
     r"|(?<![^\W\d_²³½¼¾⁰-₉])(?<![\\'’])(?:[b-zB-HJ-Z] ?|[aAI])"
@@ -178,6 +181,7 @@ _OPERAND_BEFORE = re.compile(
 _LISTED_BEFORE = re.compile(r"(?:[0-9)}\]]|\b[a-zA-Z])\s*[,;] ?$")
 _OPEN_FORMULA = re.compile(r"(?:\$|\\[(\[])[^$()\[\]]*\Z")
 _LABEL_BEFORE = re.compile(r"[A-Z]\w+ \d+: $|\([^()]*[a-zA-Z]{3}[^()]*\) ?$")
+# "x = 3 or ", "\boxed{3} and ", "3 to ", "2 cm and ":
 _OTHER_BEFORE = re.compile(
     r"(?<![\w.,/^{}+*\\-])(?<![+*/^-] )(?<!cdot )(?<!times )"
     rf"(?:(?P<name>{_NAME})\s*=\s*)?(?:\\boxed\{{)?(?P<value>{NUMBER})"
@@ -190,6 +194,7 @@ _LISTED = re.compile(r"(?:\b(?:are|is|either)\s*\$?|[:,]\s*\$?|^\s*\$?|[\s(]\$)\
 # Text after the box: text without meaning, words that change its value, a sign or an operand beside
 # it, another value.
 _MODULO = re.compile(r"\A\\?b?mod(?:ulo)?\b[\s{$]*\w+[}$]*")
+# "\tag{1}", "\blacksquare", "\pmod{7}", "$^{th}$ term", "Q.E.D.":
 _PASSED = re.compile(
     r"\\(?:(?:tag\*?|label|end)\{[^{}]{0,40}\}|\\)"
     r"|(?:\$\s*)?\\(?:blacksquare|square|qed|Box|checkmark)(?:\s*\$)?"
@@ -199,6 +204,7 @@ _PASSED = re.compile(
     r"|\[\^\w{1,8}\]|Q\.E\.D\."
 )
 _APPROXIMATION = re.compile(rf"(?:\\approx|≈)\s*({NUMBER})(?!\s*(?:[\d^*/(]|\\[ct]))")
+# " million", " or", " is wrong", " in base 7", " if n is even, and 3 if", "万":
 _CHANGED_AFTER = re.compile(
     rf"[\s(,;–—-]*(?:{_MANY}|hal(?:f|ves)|(?:four|fif|six|seven|eigh|nin|ten)ths?|over|or|point|pi"
     r"|ish|at (?:least|most)|give or take|unless|almost|nearly|maybe|perhaps|possibly"
@@ -216,6 +222,7 @@ _CHANGED_AFTER = re.compile(
     r"(?![-a-z])|\W{0,4}(?:is|was|are)n['’]t\b|[，,]?(?:[万亿千百十半倍分不]|是?错)",
     re.IGNORECASE,
 )
+# "+", "^2", ".5", "- 3", "x", "\pi", "→ 3":
 _OPERATOR_AFTER = re.compile(
     r"[0-9+*^_=<>!?{%√×÷·π²³⁴½¼¾⅓∞±∓°′″‰？❌✗✘✖]|[.,:]\d|(?:\.{2,}|…)\s*[\d$\\]|[,;:]\s*\$?\s*[-\d]|/(?!\s?[a-z]{3})"
     r"|[-–−—]+\s*(?:[\d($\\√π]|[a-zA-Z](?![^\W\d_²³½¼¾⁰-₉]))"
@@ -225,6 +232,7 @@ _OPERATOR_AFTER = re.compile(
 )
 # In a formula, or without a blank, a bracket is a factor of the box.
 _FACTOR_AFTER = re.compile(r"[(\[](?!\s*[a-zA-Z]{2})")
+# " or 4", ", x = 4", "(or equivalently, 4":
 _OTHER_AFTER = re.compile(
     r"(?P<joint>[\s(，,;:=→⇒$]*+(?:(?:or(?: equivalently)?|and(?: also)?|as well as|to"
     r"|alternatively|sometimes|maybe|perhaps|possibly)\b|[或和与、到至]"
@@ -233,6 +241,7 @@ _OTHER_AFTER = re.compile(
 
 # Patterns for the later text after the box: it denies the answer, calls something wrong, or gives
 # a number as the answer.
+# "Wait, ", ". No, ", "let me redo", "I made a mistake":
 _DENIED = re.compile(
     r"\bwait\b(?! (?:for|time|until|till)\b)"
     r"|(?:^|[.!?\n])\s{0,3}(?:but |hm+,? )?(?:(?:no|hm+|oops|actually|sorry)\b\s?[,.!:;…—–-]"
@@ -255,6 +264,7 @@ _BARE = (
     r"(?![.,]?\d|\s*[-+*/^=<>(]|\s*\\[cte])"
 )
 _BARE_NUMBER = re.compile(_BARE)
+# "The answer is 7", "I meant 7", ", it should be 7", "#### 7":
 _ANSWER_AGAIN = re.compile(
     r"(?:\b(?:answer|solution|result|(?:correct|actual|true) \w+)(?: should| must)?(?:\*\*)?"
     r"\s*(?:is|be|was|:|=|equals)(?:\*\*)?(?: actually| now)?|\bi meant|应为"
@@ -265,6 +275,7 @@ _ANSWER_AGAIN = re.compile(
     r"(?!\s*(?:[-+*/^_=<>\d(]|\\[cte]|more|less))",
     re.IGNORECASE | re.MULTILINE,
 )
+# "and 7 works", "7 is also possible":
 _ALSO = re.compile(
     rf"(?:^|[.!?;,:\n(]|\b(?:and|but|though))\s{{0,3}}\$?{_BARE}\$?,? (?:(?:also )?works"
     r"|(?:is|(?:would|could|might|may) be) (?:also|another|equally|possible|valid|acceptable))",
