@@ -195,7 +195,7 @@ def test_garbled_attempts_of_several_turns_show_no_turn_as_it_was():
     several = dataclasses.replace(first, turns_json=turns_as_json(turns))
     pool = other("garbled", dataclasses.replace(trace, pool=[several, second]))
     (garbled, _), *_ = pool.values()
-    assert garbled.turns_json == ""
+    assert len(garbled.turns) == 2 and "60" not in garbled.turns_json
     assert "60" not in garbled.answer_text + garbled.reasoning
     assert several.reasoning == "It may be 60."
 

@@ -418,7 +418,7 @@ def test_what_a_control_asked_can_be_read_again(tmp_path):
         file = tmp_path / f"{each.name}.yaml"
         file.write_text(dump_config(saved))
         assert load_config(file) == saved
-    assert [each.config.processes for each in controls] == [2] * 18
+    assert [each.config.processes for each in controls] == [2] * 19
 
 
 def test_a_chooser_reads_the_same_caches(tmp_path):
