@@ -49,7 +49,9 @@ SCHEMA: dict[str, Any] = {
     },
 }
 """The tool, as a request in OpenAI's format names it."""
-_BLOCK = re.compile(r"(?:\A|\n)```python[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
+# (text before the last opening line, the rest up to the backticks at the end)
+_BLOCK = re.compile(r"(.*\n|)```python[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
+_CLOSING = re.compile(r"^```[ \t]*$", re.MULTILINE)
 # A prompt that does not fit is what remains of the limit of tokens.
 _NO_ROOM = ("too_long", "context_overflow")
 
@@ -203,16 +205,11 @@ def fenced(text: str, id: str) -> tuple[str, list[ToolCall]]:
     """(text before the block, the call) of a response that ends with a block of Python, or is
     stopped after one; (the text, no call) otherwise."""
     before_output = text.partition(f"\n{STOP}")[0]
-    block = _BLOCK.search(before_output)
-    if not block:
+    block = _BLOCK.fullmatch(before_output)
+    if not block or _CLOSING.search(block[2]):  # the backticks at the end are another block's
         return text, []
-    # The last opening line begins the block: an earlier one is part of the text.
-    start = before_output.rfind("```python", 0, block.end())
-    code = _BLOCK.search(before_output[start:])
-    assert code
-    arguments = json.dumps({"code": code[1]}, ensure_ascii=False)
-    call = ToolCall(id=id, name=PYTHON, arguments=arguments)
-    return before_output[:start], [call]
+    arguments = json.dumps({"code": block[2]}, ensure_ascii=False)
+    return block[1], [ToolCall(id=id, name=PYTHON, arguments=arguments)]
 
 
 def parameters_of(tool: PythonTool | None) -> dict[str, Any]:

@@ -103,6 +103,8 @@ def test_controls_replace_what_the_code_printed(control: Attempts):
         ("```python\na\n```\nand\n```python\nb\n```", "```python\na\n```\nand\n", "b"),
         ("```python\nx\n```\nIt is 3.", "", ""),
         ("```text\nx\n```", "", ""),
+        ("```python\nprint('```python')\n```", "", "print('```python')"),
+        ("```python\nx\n```\nIt prints\n```\n3\n```", "", ""),
     ],
 )
 def test_only_a_block_of_python_at_the_end_is_a_call(text: str, before: str, called: str):
