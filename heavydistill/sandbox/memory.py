@@ -32,7 +32,7 @@ class Reservations:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._reserved_mb = self._total_mb = 0
 
     def room(self, each_mb: int) -> int:
@@ -40,17 +40,23 @@ class Reservations:
         with self._lock:
             return self._room(each_mb)
 
-    def reserve(self, each_mb: int) -> bool:
-        """Reserve memory for one interpreter if there is room; ``give_back`` it once."""
+    def reserve(self, each_mb: int, *, waits: bool = False) -> bool:
+        """Reserve memory for one interpreter if there is room; ``give_back`` it once.
+
+        With ``waits``, wait for room while any is reserved.
+        """
         with self._lock:
-            if self._room(each_mb) < 1:
-                return False
+            while self._room(each_mb) < 1:
+                if not (waits and self._reserved_mb):
+                    return False
+                self._lock.wait()
             self._reserved_mb += each_mb
             return True
 
     def give_back(self, each_mb: int) -> None:
         with self._lock:
             self._reserved_mb -= each_mb
+            self._lock.notify_all()
 
     def _room(self, each_mb: int) -> int:
         # Later, the interpreters themselves use some of the memory.

@@ -113,14 +113,18 @@ def room_for_sessions(limits: SessionLimits) -> int:
     return _reserved.room(limits.memory_mb + _BESIDE_MB)
 
 
-def open_session(limits: SessionLimits, sandboxing: Sandboxing | None = None) -> Session:
+def open_session(
+    limits: SessionLimits, sandboxing: Sandboxing | None = None, *, waits: bool = False
+) -> Session:
     """Start an interpreter; use the session as a context manager, or ``close`` it.
+
+    With ``waits``, wait until other sessions have given back the memory for it.
 
     Raises:
         ConfigError: There is no sandbox, no memory for one more session, or the start failed.
     """
     require_sessions(limits, 0, sandboxing)
-    if not _reserved.reserve(limits.memory_mb + _BESIDE_MB):
+    if not _reserved.reserve(limits.memory_mb + _BESIDE_MB, waits=waits):
         raise _no_room(limits, 1, 0)
     try:
         return Session(limits)
@@ -168,9 +172,11 @@ class Session:
         """End the interpreter, and wait until nothing of it is left."""
         if not self._is_closed:
             self._is_closed = True
-            _reserved.give_back(self._limits.memory_mb + _BESIDE_MB)
-            if self._interpreter is not None:
-                self._interpreter.end(_Output(0))
+            try:
+                if self._interpreter is not None:
+                    self._interpreter.end(_Output(0))
+            finally:  # only now is its memory free
+                _reserved.give_back(self._limits.memory_mb + _BESIDE_MB)
 
     def __enter__(self) -> Session:
         return self

@@ -14,7 +14,13 @@ from sandboxing import adopted_all_end, children
 
 from heavydistill.config.run import Sandboxing
 from heavydistill.sandbox import bubblewrap, cells, memory
-from heavydistill.sandbox.session import Session, SessionLimits, open_session, require_sessions
+from heavydistill.sandbox.session import (
+    Session,
+    SessionLimits,
+    open_session,
+    require_sessions,
+    room_for_sessions,
+)
 
 pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 LIMITS = SessionLimits()
@@ -174,6 +180,20 @@ def test_more_sessions_than_memory_are_refused(monkeypatch):
         with open_session(LIMITS), messages.raises("too_many_sessions", count=1, room=0):
             open_session(LIMITS)
     require_sessions(LIMITS, 4)
+
+
+def test_sessions_that_wait_share_memory_that_became_less(monkeypatch):
+    room = SessionLimits(memory_mb=512)
+    free = iter([30 << 30, *[1 << 30] * 9])  # for many at the start of a run, later for one
+    monkeypatch.setattr(memory, "free_memory", lambda: next(free))
+    assert room_for_sessions(room) > 4
+
+    def sum_of(number: int) -> str:
+        with open_session(room, waits=True) as session:
+            return session.run(f"{number} + 1").output
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(sum_of, range(4))] == ["1\n", "2\n", "3\n", "4\n"]
 
 
 def test_where_no_session_can_be_that_is_said(monkeypatch):

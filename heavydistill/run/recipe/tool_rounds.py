@@ -48,7 +48,7 @@ from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.run.recipe.distilabel import StepInput
 from heavydistill.run.recipe.steps import Row, advance, episode_of
 from heavydistill.run.recipe.tasks import FROM_JOURNAL, SampleTrajectories
-from heavydistill.sandbox.session import Session, SessionLimits, open_session, room_for_sessions
+from heavydistill.sandbox.session import Session, SessionLimits, open_session
 from heavydistill.schema import Turn, to_row
 
 _MOST_AT_ONCE = 512  # trajectories
@@ -64,15 +64,12 @@ class SampleWithTools(SampleTrajectories):
     context: int  # maximum tokens of a prompt and its response
 
     _threads: ThreadPoolExecutor | None = PrivateAttr(default=None)
-    _rooms: threading.Semaphore = PrivateAttr()
     _answer: Callable[[Request], Response] = PrivateAttr()
-    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+    _lock: Any = PrivateAttr()
 
     def load(self) -> None:
         super().load()
-        self._rooms = threading.Semaphore(
-            room_for_sessions(SessionLimits.of(self.tool, self.sandboxing))
-        )
+        self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, "trajectory")
         self._answer = self.llm.answer
         if self.llm.in_process:
@@ -130,7 +127,7 @@ class SampleWithTools(SampleTrajectories):
         """Play a trajectory to its end; returns whether a model was asked."""
         told: list[Response] = []
         request = None
-        interpreter = _Interpreter(self.tool, self.sandboxing, self._rooms)
+        interpreter = _Interpreter(self.tool, self.sandboxing)
         try:
             while ask:
                 if isinstance(ask, CellAsk):
@@ -194,14 +191,8 @@ class SampleWithTools(SampleTrajectories):
 class _Interpreter:
     """The interpreter of a trajectory, started with its first cell that is not in the journal."""
 
-    def __init__(
-        self, tool: PythonTool, sandboxing: Sandboxing, rooms: threading.Semaphore
-    ) -> None:
-        self._limits, self._sandboxing, self._rooms = (
-            SessionLimits.of(tool, sandboxing),
-            sandboxing,
-            rooms,
-        )
+    def __init__(self, tool: PythonTool, sandboxing: Sandboxing) -> None:
+        self._limits, self._sandboxing = SessionLimits.of(tool, sandboxing), sandboxing
         self._session: Session | None = None
         self._state: list[tuple[str, str]] = []  # cells that made its state, with their outputs
 
@@ -209,12 +200,7 @@ class _Interpreter:
         """Run a cell; the answer text is JSON with ``output`` and ``error``."""
         differs = False
         if self._session is None:
-            self._rooms.acquire()
-            try:
-                self._session = open_session(self._limits, sandboxing=self._sandboxing)
-            except BaseException:
-                self._rooms.release()
-                raise
+            self._session = open_session(self._limits, self._sandboxing, waits=True)
             for earlier, output in self._state:
                 differs |= self._session.run(earlier).output != output
         cell = self._session.run(code)
@@ -231,7 +217,6 @@ class _Interpreter:
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
-            self._rooms.release()
         self._session = None
 
 
