@@ -1,32 +1,17 @@
 """The loop of docs/learn does what a run does."""
 
-import dataclasses
 import runpy
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import run_command
 from documentation import ROOT
+from samples import untimed
 
-from heavydistill.schema import Generation, Trace
 from heavydistill.store.traces import read_traces
 
 LOOP = ROOT / "docs" / "learn" / "loop.py"
 SIZE = 2
-
-
-def untimed(trace: Trace) -> Trace:
-    """A trace without the seconds that its samples took."""
-
-    def plain(generation: Generation) -> Any:
-        return dataclasses.replace(generation, latency_s=0.0)
-
-    return dataclasses.replace(
-        trace,
-        pool=[plain(each) for each in trace.pool],
-        deliberations=[plain(each) for each in trace.deliberations],
-    )
 
 
 @pytest.mark.slow
@@ -40,5 +25,5 @@ def test_the_loop_writes_the_rows_of_a_run(tmp_path, monkeypatch, capsys):
     done = run_command("generate", *flags, "--k=8", "--d=4", "--out=runs/run")
     assert done.returncode == 0, done.stderr
     expected = list(read_traces(Path("runs/run")))
-    assert list(map(untimed, traces)) == list(map(untimed, expected)), said
+    assert untimed(traces) == untimed(expected), said
     assert "HM@4" in said and len(expected) == SIZE

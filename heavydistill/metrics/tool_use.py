@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from heavydistill.heavy.executed_cells import cells_of
-from heavydistill.schema import Trace, Trajectory
+from heavydistill.schema import Trace, Trajectory, Turn
 
 
 @dataclass(slots=True)
@@ -23,8 +23,8 @@ class ToolUse:
     """Trajectories with calls by what ended them; see ``schema.Stopped``."""
     answered: int = 0  # trajectories with calls and a final answer
     printed: int = 0
-    """Those whose final answer stands in an output, and not in what the model wrote before its last
-    turn: it was computed, and not derived."""
+    """Those whose final answer an output has before the model wrote it in words or in code: it was
+    computed, and not derived. An output in another form, as 0.5 for 1/2, is not found."""
 
     def counted(self, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yield the traces, each counted."""
@@ -46,8 +46,17 @@ class ToolUse:
             self.stopped = _plus(self.stopped, [one.stopped] if one.stopped else [])
             if answer := one.extracted:
                 self.answered += 1
-                is_output = any(answer in cell.output for cell in cells_of(one))
-                self.printed += is_output and answer not in one.reasoning
+                self.printed += _is_printed(one.turns, answer)
+
+
+def _is_printed(turns: Sequence[Turn], answer: str) -> bool:
+    """Whether an output has the answer before the model does."""
+    whole = re.compile(rf"(?<![\w.]){re.escape(answer)}(?!\.?\w)")
+    for turn in turns:
+        words = (turn.thinking, turn.text, *(call.arguments for call in turn.calls))
+        if any(map(whole.search, words)):
+            return turn.role == "tool"
+    return False
 
 
 def _plus(counts: dict[str, int], more: Sequence[str]) -> dict[str, int]:

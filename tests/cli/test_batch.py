@@ -1,6 +1,5 @@
 """`generate --batch` against a batch API, killed at every step, and files for vllm run-batch."""
 
-import dataclasses
 import json
 import signal
 from pathlib import Path
@@ -11,6 +10,7 @@ from batch_server import BatchServer, batch_serving
 from command_line import broken_off, run_command, served
 from fault_server import faulty
 from problem_files import remainders
+from samples import untimed
 
 from heavydistill.models.ledger import balance_of
 from heavydistill.schema import Trace
@@ -30,14 +30,8 @@ def arguments(server: Any, folder: Path, run: str = "run", *more: str) -> list[s
     ]
 
 
-def timeless(run: Path) -> list[Trace]:
-    def all_of(generations: Any) -> Any:
-        return [dataclasses.replace(each, latency_s=0.0) for each in generations]
-
-    return [
-        dataclasses.replace(t, pool=all_of(t.pool), deliberations=all_of(t.deliberations))
-        for t in read_traces(run)
-    ]
+def told(run: Path) -> list[Trace]:
+    return untimed(read_traces(run))
 
 
 def spent(folder: Path, run: str = "run") -> float:
@@ -61,10 +55,10 @@ def test_rows_are_those_of_the_online_run_whatever_becomes_of_the_batches(tmp_pa
         assert len(server.batches) > 3 and not server.files and not left_behind(tmp_path)
     for said in ("ids of other requests", "for the second time", "no answer", "(expired)"):
         assert said in caplog.text
-    assert timeless(tmp_path / "run") == timeless(tmp_path / "online")
+    assert told(tmp_path / "run") == told(tmp_path / "online")
     again = ("replay", tmp_path / "run", f"--out={tmp_path / 'again'}")
     assert run_command(*again).returncode == 0
-    assert timeless(tmp_path / "again") == timeless(tmp_path / "run")
+    assert told(tmp_path / "again") == told(tmp_path / "run")
 
 
 @pytest.mark.slow
@@ -190,7 +184,7 @@ def test_files_for_vllm_run_batch_are_written_and_their_answers_taken_back(tmp_p
         assert done.returncode == 0, done.stderr
         assert not list((tmp_path / "io").iterdir()) and not left_behind(tmp_path)
         assert run_command(*arguments(server, tmp_path, "online")).returncode == 0
-    assert timeless(tmp_path / "run") == timeless(tmp_path / "online")
+    assert told(tmp_path / "run") == told(tmp_path / "online")
 
 
 @pytest.mark.parametrize(

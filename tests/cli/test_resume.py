@@ -1,6 +1,5 @@
 """Runs that are killed and run again: nothing finished is paid for twice, and nothing changes."""
 
-import dataclasses
 import itertools
 import json
 import os
@@ -21,11 +20,11 @@ from fair_clock import fair_requests
 from fake_server import FakeServer, completion, serving
 from fault_server import FaultServer, faulty
 from problem_files import remainders
+from samples import untimed
 
 from heavydistill.config.models import Capabilities, Sampling
 from heavydistill.models.capabilities import save
 from heavydistill.models.ledger import Balance, Ledger
-from heavydistill.schema import Trace
 from heavydistill.store.traces import read_traces
 
 PROBLEMS, K, D, IN_FLIGHT = 200, 8, 4, 16
@@ -87,18 +86,6 @@ def on_a_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def told(run: Path) -> list[Trace]:
-    """The traces without the times, in which two servings of one request differ."""
-
-    def timeless(generations: Any) -> Any:
-        return [dataclasses.replace(one, latency_s=0.0) for one in generations]
-
-    return [
-        dataclasses.replace(t, pool=timeless(t.pool), deliberations=timeless(t.deliberations))
-        for t in read_traces(run)
-    ]
-
-
 def kill_somewhere(command: list[str], server: FakeServer, draw: random.Random) -> bool:
     """Start, and ``kill -9`` the whole run: some time after its first request, or before that.
 
@@ -145,7 +132,9 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, k
             paid = journaled_seeds(tmp_path)
         assert 0 < len(paid) < PROBLEMS * (K + D)
         run(*command)
-    assert told(tmp_path / "disturbed") == told(tmp_path / "undisturbed")
+    assert untimed(read_traces(tmp_path / "disturbed")) == untimed(
+        read_traces(tmp_path / "undisturbed")
+    )
     assert not list(tmp_path.glob(".*"))
     # Only what was in flight at a kill, in either stage, may have been answered twice.
     answered = sum(disturbed.finished.values())

@@ -1,6 +1,5 @@
 """A run against a server whose answers depend on the request alone, for shards of it."""
 
-import dataclasses
 import json
 import random
 import subprocess
@@ -14,7 +13,6 @@ from problem_files import remainders
 
 from heavydistill.config.run import load_config
 from heavydistill.run.generate import Plan, check
-from heavydistill.schema import Trace
 from heavydistill.store.segment import segments
 
 PROBLEMS, K, D, IN_FLIGHT = 14, 4, 2, 8
@@ -59,20 +57,6 @@ def planned(server: FakeServer, folder: Path, **keys: Any) -> Plan:
         "out": str(folder / "run"),
     }
     return check(load_config(None, keys_of_all | keys))
-
-
-def timeless(traces: list[Trace]) -> list[Trace]:
-    def still(generation: Any) -> Any:
-        return dataclasses.replace(generation, latency_s=0.0, request_id="")
-
-    return [
-        dataclasses.replace(
-            trace,
-            pool=[still(t) for t in trace.pool],
-            deliberations=[still(d) for d in trace.deliberations],
-        )
-        for trace in traces
-    ]
 
 
 def seeds(folder: Path) -> int:

@@ -11,7 +11,8 @@ import messages
 import pytest
 from command_line import MICRO, started
 from fake_server import serving
-from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, Slow, asking, planned, seeds, timeless
+from samples import untimed
+from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, Slow, asking, planned, seeds
 
 from heavydistill.config.run import load_config
 from heavydistill.models.profiles import Setup
@@ -92,7 +93,7 @@ def test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows(cluste
         assert PROBLEMS * (K + D) <= asked <= PROBLEMS * (K + D) + IN_FLIGHT // 2, asked
         plan = planned(server, tmp_path, out=str(tmp_path / "one"))
         run(plan, replay=True)
-    two, one = (timeless(list(read_traces(folder))) for folder in (tmp_path / "two", plan.folder))
+    two, one = (untimed(read_traces(folder)) for folder in (tmp_path / "two", plan.folder))
     assert two == one and len(two) == PROBLEMS
 
 

@@ -17,6 +17,7 @@ from command_line import MICRO, started
 from fake_server import FakeServer, serving
 from marked import eventually
 from problem_files import remainders
+from samples import untimed
 from sharded_runs import (
     IN_FLIGHT,
     PROBLEMS,
@@ -28,7 +29,6 @@ from sharded_runs import (
     by_request,
     planned,
     seeds,
-    timeless,
 )
 
 from heavydistill.config.run import load_config
@@ -91,7 +91,7 @@ class Counts(collections.Counter[str]):
 def traces_of(plan: Plan, rows: Path, folder: Path) -> list[Trace]:
     """The rows that were left, as the folder of a run has them."""
     write(plan.run, plan.problems, rows, folder, None)
-    return timeless(list(read_traces(folder)))
+    return untimed(read_traces(folder))
 
 
 def test_shards_make_the_rows_of_one_pipeline_and_count_them(tmp_path):
@@ -267,7 +267,7 @@ def test_two_processes_give_the_traces_of_one(tmp_path):
         process = started("generate", *sizes, *places, cwd=tmp_path)
         printed, _ = process.communicate(timeout=800)
         assert process.returncode == 0, printed
-    one, two = (timeless(list(read_traces(tmp_path / name))) for name in ("one", "two"))
+    one, two = (untimed(read_traces(tmp_path / name)) for name in ("one", "two"))
     assert one == two and len(one) == 48
     assert len(list((tmp_path / "of-two").iterdir())) == 2, "each process has a segment"
 

@@ -1,5 +1,7 @@
 """Rows of the schema for tests that care for a field or two of them."""
 
+import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import heavydistill
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache
 from heavydistill.models.tokenizer import ReaderTokenizer
-from heavydistill.schema import Cache, Problem, Trajectory
+from heavydistill.schema import Cache, Problem, Trace, Trajectory
 
 STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
 
@@ -37,3 +39,15 @@ def cache_of(problem: Problem, pool: list[Trajectory], **changed: Any) -> Cache:
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a row, not of what stands in them."""
     return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
+
+
+def untimed(traces: Iterable[Trace]) -> list[Trace]:
+    """The traces without what differs between two answers to one request: seconds, its id."""
+
+    def still(generations: Any) -> Any:
+        return [dataclasses.replace(each, latency_s=0.0, request_id="") for each in generations]
+
+    return [
+        dataclasses.replace(t, pool=still(t.pool), deliberations=still(t.deliberations))
+        for t in traces
+    ]
