@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from heavydistill.errors import encodable
 from heavydistill.schema import Generation, ToolCall
 
 PYTHON = "python"  # name of the tool
@@ -29,7 +30,9 @@ def code_of(call: ToolCall) -> tuple[str, str]:
     except (ValueError, RecursionError):
         arguments = None
     code = arguments.get("code") if isinstance(arguments, dict) else None
-    return (code, "") if isinstance(code, str) and code.strip() else ("", "bad_arguments")
+    if not isinstance(code, str) or not code.strip():
+        return "", "bad_arguments"
+    return encodable(code), ""
 
 
 def cells_of(generation: Generation) -> list[ExecutedCell]:

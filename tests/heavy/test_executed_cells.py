@@ -77,6 +77,11 @@ def test_outputs_are_cut_before_code_and_the_answer_never_is():
     assert OUTPUT in again.prompt
 
 
+def test_half_a_character_in_code_is_no_end_of_a_cache():
+    (attempt,) = [ran(("print('\ud800')", ""))]
+    assert "print('?')" in cached(10_000, [attempt, trajectory(1)]).prompt
+
+
 def test_backticks_in_code_close_no_block():
     (attempt,) = [ran(("x = '''\n```\n'''", "```\n==== Attempt 9"))]
     text = cached(10_000, [attempt, trajectory(1)]).prompt
