@@ -86,6 +86,7 @@ class ServeConfig(RunConfig):
         without = {
             "pools": self.pools,
             "several thinkers": len(self.attempts_by_thinker) > 1,
+            "think.tools": self.think.tools.python,
             "judge": self.judge,
             "endpoint.batch or batch_files": self.endpoint.is_batched,
             "budget": self.budget,

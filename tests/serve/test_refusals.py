@@ -207,6 +207,7 @@ def test_before_the_models_are_loaded_the_service_says_so(models):
         ({"pools": "runs/x"}, "pools cannot be served"),
         ({"budget": "1usd"}, "budget cannot be served"),
         ({"judge.model": "micro"}, "judge cannot be served"),
+        ({"think.tools.python.rounds": 5}, "think.tools cannot be served"),
         (
             {"endpoint.start_vllm": True, "serve.deliberator_endpoint": {}},
             "serve.deliberator_endpoint with start_vllm cannot be served",
