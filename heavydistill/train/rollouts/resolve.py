@@ -129,6 +129,12 @@ def _refuse_unused(run: RunConfig, config: RolloutOptions) -> None:
             f"{config.run}: system has no effect, because the trained model is asked without it",
             "Leave system out.",
         )
+    if run.think.tools.python:
+        where = config.run or "the run behind the sets"
+        raise ConfigError(
+            f"{where}: think.tools has no effect, because a training calls no tools",
+            "Give --run, the configuration of a run without tools, or --mode deliberator.",
+        )
     most, is_joint = config.max_completion_length, config.mode == JOINT
     stages = [("think", run.think.sampling)]
     if is_joint:

@@ -206,6 +206,7 @@ def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_p
         ({"think": {"sampling": {"max_tokens": 999}}}, "is 999, but max_completion_length is 128"),
         ({"think": {"sampling": {"max_tokens": 9}}}, "is 9, but max_completion_length is 128"),
         ({"system": "Be brief."}, "system has no effect"),
+        ({"think": {"tools": {"python": {}}}}, "think.tools has no effect"),
         ({"thinkk": {}}, "unknown key thinkk"),
         ({"problems": {"source": "nowhere.jsonl"}}, "nowhere.jsonl"),
     ],
