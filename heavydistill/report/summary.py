@@ -154,8 +154,11 @@ def _result_lines(summary: Summary) -> Iterator[str]:
 
 
 def tool_lines(used: ToolUse | None) -> Iterator[str]:
-    """Yield what the trajectories did with their tools; nothing if they called none."""
+    """Yield what the trajectories did with their tools; nothing if they had none."""
     if not used:
+        return
+    if not used.trajectories:
+        yield f"Tools: none of {used.of:,} trajectories ran code"
         return
     each = (
         f"{used.rounds / used.trajectories:.1f} rounds and {used.seconds / used.trajectories:.1f} s"

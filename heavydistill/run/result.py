@@ -117,7 +117,7 @@ def write(
         "option_orders_kept": orders_kept(problems),
         "left_out": left_out,
     }
-    if used.trajectories:
+    if used.trajectories or run.config.think.tools.python:
         record["tools"] = dataclasses.asdict(used)
     if mixing:
         record["mixing"] = dataclasses.asdict(mixing)
@@ -136,7 +136,7 @@ def _licences(pools: str | None) -> list[str]:
 
 
 def tools_used(run: Path) -> ToolUse | None:
-    """What the thinkers of a written run did with their tools; None if they called none.
+    """What the thinkers of a written run did with their tools; None if they had none.
 
     Raises:
         ConfigError: The summary is damaged.

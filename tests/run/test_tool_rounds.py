@@ -157,6 +157,12 @@ def test_a_model_without_tool_calls_writes_blocks(tmp_path: Path) -> None:
     assert asked["messages"][-1]["content"] == "```output\n50\n```"
 
 
+def test_a_model_that_calls_no_tool_is_told_of(tmp_path: Path) -> None:
+    with calling_server(lambda _: completion("\\boxed{50}")) as server:
+        done = run_command(*arguments(tmp_path, server, *SERVER))
+    assert "Tools: none of 2 trajectories ran code" in done.stdout
+
+
 def sleeping(body: Body) -> Answer:
     return calling(call("import time; time.sleep(1.1)"))
 

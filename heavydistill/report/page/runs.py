@@ -76,7 +76,7 @@ class RunFigures:
     thinkers: list[str]
     deliberators: list[str]
     mixing: Mixing | None  # comparison of the models in its pools; None for one model
-    tools: ToolUse | None  # what its thinkers did with tools; None if they called none
+    tools: ToolUse | None  # what its thinkers did with tools; None if they had none
     problems: frozenset[int]  # hashes of the problems, valid only in this process
 
 
@@ -106,7 +106,7 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
         thinkers=sorted({name_of(model) for model in tally.thinkers}),
         deliberators=sorted({name_of(model) for model in tally.deliberators}),
         mixing=recorded or mixing_of(tally),
-        tools=tools if tools.trajectories else None,
+        tools=tools if tools.trajectories or "tools" in source.recorded else None,
         problems=frozenset(hash((row.problem, *row.question)) for row in tally.rows),
     )
 
