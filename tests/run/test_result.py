@@ -48,7 +48,7 @@ def test_an_interrupted_run_keeps_the_rows_that_it_did_not_come_to(tmp_path):
     before = rows(tmp_path / "1", {"p4": "a", "p0": "b", "p2": "c", "p1": "d"}, failed=("p2",))
     assert write(RUN, PROBLEMS, before, old, tmp_path / "none")[2] == 2
     after = rows(tmp_path / "2", {"p5": "e", "p0": "f"})
-    _, *lacking = write(RUN, PROBLEMS, after, new, old)
+    _, *lacking, _ = write(RUN, PROBLEMS, after, new, old)
     assert texts_in(new) == {"p0": "f", "p1": "d", "p4": "a", "p5": "e"}
     assert list(texts_in(new)) == ["p0", "p1", "p4", "p5"]
     assert lacking == [1, 1]
