@@ -314,8 +314,10 @@ class RunConfig(Section):
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
         for settings in content["thinkers"].values():
             del settings["endpoint"]
-        if not self.thinkers:  # as in versions that had no such key
+        if not self.thinkers:  # as in versions that had no such keys
             del content["thinkers"]
+        if not self.think.tools.python:
+            del content["think"]["tools"]
         content["endpoint"] = {"tokenizer": self.endpoint.tokenizer}
         if self.judge:
             del content["judge"]["endpoint"]

@@ -42,8 +42,10 @@ def portable_config(config: RunConfig) -> dict[str, object]:
         name_alone(name): {**own, "endpoint": key_variable_of(own["endpoint"])}
         for name, own in tree["thinkers"].items()
     }
-    if not config.thinkers:  # as in versions that had no such key
+    if not config.thinkers:  # as in versions that had no such keys
         del tree["thinkers"]
+    if not config.think.tools.python:
+        del tree["think"]["tools"]
     if versions := own_versions(config):  # the words may be somebody else's
         tree["prompts"] = versions
     if config.judge and tree["judge"]:

@@ -291,6 +291,11 @@ def test_who_judges_where_makes_no_other_run_but_what_a_verdict_may_take_does():
     assert len({identity(), identity(timeout_s=9), identity(memory_mb=999)}) == 3
 
 
+def test_new_keys_leave_the_identity_of_runs_that_do_not_set_them():
+    """By it a run that another version began finds its account again."""
+    assert RunConfig(teacher="micro").identity == "c98d4916a69a09fe"
+
+
 def test_pools_are_told_apart_by_what_is_in_them_and_not_by_where_they_are():
     def identity(**keys: object) -> str:
         return load_config(None, dict(keys)).identity
