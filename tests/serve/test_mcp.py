@@ -44,6 +44,8 @@ async def _talk(parameters: Any) -> None:
 def test_an_agent_thinks_by_tools_over_stdio_and_leaves_nothing():
     mark = uuid.uuid4().hex
     environment = {**os.environ, marked.MARK: mark}
-    words = ["serve", "--mcp"]
+    # Greedy, because the service draws seeds, and some draws of the deliberator have no answer.
+    greedy = (f"--set={role}.sampling.temperature=0" for role in ("think", "deliberate"))
+    words = ["serve", "--mcp", *greedy]
     asyncio.run(_talk(mcp.StdioServerParameters(command=COMMAND, args=words, env=environment)))
     assert marked.eventually(lambda: not marked.alive(mark), 60)
